@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- Cancels a job: a waiting one at once; of a running one the worker is told, and only completing comes before it.
+--
+-- KEYS
+--   meta    hash    the queue's record
+--   none    -       never created
+-- ARGV
+--   token   text    request token
+--   id      text
+--   cancel  JSON    {by, reason}
+-- Returns
+--   the job's state after the call
+-- Errors
+--   LAYOUT_MISMATCH, JOB_NOT_FOUND
+--   WRONG_STATE  the job has finished
+-- Events
+--   canceled | canceling
+-- include: read_meta, answer, find_job, promote_due, finish_job
+local _, _ = KEYS[1], KEYS[2]
+local token, id, cancel = ARGV[1], ARGV[2], ARGV[3]
+
+local _, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local before = answered(token)
+if before then
+    return before
+end
+local job, missing = find_job(id)
+if missing then
+    return missing
+end
+if job.state == 'active' then
+    if not job.cancel then
+        job.cancel, job.cancel_at = cancel, now
+        emit(job, 'canceling', ',"cancel":' .. cancel)
+        save_job(job)
+        redis.call('PUBLISH', prefix .. 'control', 'cancel ' .. id)
+    end
+elseif job.state == 'waiting' or job.state == 'delayed' then
+    leave_waiting(job)
+    job.cancel, job.cancel_at = cancel, now
+    cancel_finished(job, '{}')
+else
+    return wrong_state(job, 'only a job that has not finished can be canceled')
+end
+return answer(token, job.state)

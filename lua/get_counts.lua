@@ -1,0 +1,34 @@
+#!lua flags=no-writes
+-- Counts the jobs of each state; records whose retention has ended do not count.
+--
+-- KEYS
+--   meta  hash  the queue's record
+--   none  -     never created
+-- ARGV
+--   none
+-- Returns
+--   {state, count, …}: waiting (of which prioritized), delayed, active, completed, failed, canceled
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   none
+-- include: read_meta, now, int
+local _, _ = KEYS[1], KEYS[2]
+
+local function live(state)
+    return redis.call('ZCARD', prefix .. state) - redis.call('ZCOUNT', prefix .. 'expires:' .. state, '-inf', int(now))
+end
+
+local _, refusal = read_meta()
+if refusal then
+    return refusal
+end
+return {
+    'waiting', redis.call('ZCARD', prefix .. 'wait'),
+    'prioritized', redis.call('ZCOUNT', prefix .. 'wait', '1', '+inf'),
+    'delayed', redis.call('ZCARD', prefix .. 'delayed'),
+    'active', redis.call('ZCARD', prefix .. 'active'),
+    'completed', live('completed'),
+    'failed', live('failed'),
+    'canceled', live('canceled'),
+}

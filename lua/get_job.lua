@@ -1,0 +1,37 @@
+#!lua flags=no-writes
+-- Reads a job whole: definition, state, history and the queue's newest event id, as of one instant.
+--
+-- KEYS
+--   meta     hash    the queue's record
+--   none     -       never created
+-- ARGV
+--   id       text
+--   history  flag    "1" = with the history
+-- Returns
+--   {job, history, last event id}, or {} when there is no such job; a history entry is "<event id> <JSON>"
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   none
+-- include: read_meta, read_jobs
+local _, _ = KEYS[1], KEYS[2]
+local id, with_history = ARGV[1], ARGV[2] == '1'
+
+local meta, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local job = load_job(id)
+if not job then
+    return {}
+end
+local history = {}
+if with_history then
+    if job.born then
+        history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
+    else
+        header_of(job)
+        history = { job.added .. ' ' .. added_text(job) }
+    end
+end
+return { job_reply(job), history, last_event_id(meta) }

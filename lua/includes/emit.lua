@@ -1,0 +1,71 @@
+-- include: prefix, now, int, job_record, read_meta
+-- One event, under one id, to the stream, the job's history, the live channel and (where asked for) the outbox.
+local MAX_EVENTS = '10000'
+local MAX_HISTORY = 2000
+local PROGRESS_TO_OUTBOX_MS = 500
+
+local function publish(text)
+    local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
+    redis.call('PUBLISH', prefix .. 'live', event_id .. ' ' .. text)
+    return event_id
+end
+
+-- An event of the queue: in no job's history. `fields` begins with a comma or is empty.
+local function emit_queue_event(event_type, fields)
+    return publish('{"type":"' .. event_type .. '","at":' .. int(now) .. fields .. '}')
+end
+
+local function event_text(job, event_type, at, seq, fields)
+    return '{"type":"' .. event_type .. '","job":"' .. job.id .. '","at":' .. int(at) .. ',"run":' .. int(job.run)
+        .. ',"attempt":' .. int(job.started or 0) .. ',"seq":' .. int(seq) .. fields .. '}'
+end
+
+-- `added` can be told again from the definition: so a job that only waits needs no history.
+local function added_text(job)
+    local header = header_of(job)
+    local fields = ',"state":"waiting"'
+    if header.d then
+        fields = ',"state":"delayed","due_at":' .. int(job.created_at + header.d)
+    end
+    local first = { id = job.id, run = 1 }
+    return event_text(first, 'added', job.created_at, 1,
+        fields .. ',"name":' .. cjson.encode(header.n) .. ',"priority":' .. int(header.p or 0))
+end
+
+local wanted_by_all
+
+local function is_wanted(job, event_type)
+    wanted_by_all = wanted_by_all or redis.call('HGET', prefix .. 'meta', 'notify') or ''
+    local wanted = ' ' .. (job.notify or '') .. ' ' .. wanted_by_all .. ' '
+    return string.find(wanted, ' ' .. event_type .. ' ', 1, true)
+end
+
+local function tell_relay(job, event_type, event_id, text)
+    if not is_wanted(job, event_type) then
+        return
+    end
+    if event_type == 'progress' then
+        if now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS then
+            return
+        end
+        job.told_at = now
+    end
+    header_of(job)
+    redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', job.data)
+end
+
+-- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
+local function emit(job, event_type, fields)
+    local history = prefix .. 'log:' .. job.id
+    if not job.born then
+        redis.call('RPUSH', history, job.added .. ' ' .. added_text(job))
+        job.born = '1'
+    end
+    job.seq = job.seq + 1
+    local text = event_text(job, event_type, now, job.seq, fields)
+    local event_id = publish(text)
+    redis.call('RPUSH', history, event_id .. ' ' .. text)
+    tell_relay(job, event_type, event_id, text)
+    job.last_event = event_id
+    return event_id
+end

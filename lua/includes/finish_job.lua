@@ -1,0 +1,84 @@
+-- include: prefix, now, int, job_record, emit, end_record
+-- The end of a run: one terminal event, then the job is kept as long as its options say.
+local MAX_EVENT_RESULT = 2048
+local TRIM_AT_ONCE = 10
+local RESULT_MS = 60000
+
+local function keep_rule(job)
+    local header = header_of(job)
+    if job.state == 'completed' then
+        return header.ca, header.cc
+    end
+    return header.fa, header.fc
+end
+
+local function expire_record(job, age_s)
+    job.expires_at = now + age_s * 1000
+    local at = int(job.expires_at)
+    redis.call('ZADD', prefix .. 'expires:' .. job.state, at, job.id)
+    local files = files_of(job)
+    if files then
+        redis.call('ZADD', prefix .. 'sweep', at, files)
+    end
+    save_job(job)
+    for _, kind in ipairs({ 'job:', 'state:', 'log:', 'lines:' }) do
+        redis.call('PEXPIREAT', prefix .. kind .. job.id, at)
+    end
+end
+
+-- Ends the oldest beyond the count; a few at a time are enough, as each finish brings one.
+local function trim_to_count(state, count)
+    local excess = redis.call('ZCARD', prefix .. state) - count
+    if excess <= 0 then
+        return
+    end
+    for _, id in ipairs(redis.call('ZRANGE', prefix .. state, 0, math.min(excess, TRIM_AT_ONCE) - 1)) do
+        leave_state(id, state)
+        local old = load_job(id)
+        if old and old.state == state then
+            end_record(old)
+            emit_removed(old)
+        end
+    end
+end
+
+local function finish_job(job, state, fields)
+    job.state, job.finished_at = state, now
+    if state == 'failed' and job.reason ~= 'expired' then
+        redis.call('ZADD', prefix .. 'dead', int(now), job.id)
+    end
+    if job.result and #job.result > MAX_EVENT_RESULT then
+        fields = fields .. ',"result_bytes":' .. int(#job.result)
+    elseif job.result then
+        fields = fields .. ',"result":' .. job.result
+    end
+    emit(job, state, fields)
+    local age_s, count = keep_rule(job)
+    if count == 0 or age_s == 0 then
+        redis.call('ZREM', prefix .. 'dead', job.id)
+        end_record(job)
+        if job.result and #job.result > MAX_EVENT_RESULT then
+            redis.call('SET', prefix .. 'result:' .. job.id, job.result, 'PX', RESULT_MS)
+        end
+        return
+    end
+    redis.call('ZADD', prefix .. state, int(now), job.id)
+    if age_s then
+        expire_record(job, age_s)
+    else
+        save_job(job)
+    end
+    if count then
+        trim_to_count(state, count)
+    end
+end
+
+local function cancel_finished(job, details)
+    job.error, job.reason = nil, nil
+    finish_job(job, 'canceled', ',"cancel":' .. job.cancel .. ',"details":' .. details)
+end
+
+local function fail_finished(job, reason, error_json)
+    job.reason, job.error = reason, error_json
+    finish_job(job, 'failed', ',"reason":"' .. reason .. '","error":' .. error_json)
+end

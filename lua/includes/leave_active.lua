@@ -1,0 +1,6 @@
+-- include: prefix, job_record
+-- Takes a job out of `active`, with all that belongs to the attempt alone.
+local function leave_active(job)
+    redis.call('ZREM', prefix .. 'active', job.id)
+    job.reported, job.told_at = nil, nil
+end

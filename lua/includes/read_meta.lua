@@ -1,0 +1,16 @@
+-- include: prefix
+-- The queue's own record. Returns it, or nil and the error to answer with.
+local LAYOUT = '1.0'
+
+local function read_meta()
+    local flat = redis.call('HGETALL', prefix .. 'meta')
+    local meta = {}
+    for i = 1, #flat, 2 do
+        meta[flat[i]] = flat[i + 1]
+    end
+    if meta.layout and string.match(meta.layout, '^%d+') ~= string.match(LAYOUT, '^%d+') then
+        return nil, redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. meta.layout
+            .. ', this version reads ' .. LAYOUT)
+    end
+    return meta, nil
+end

@@ -1,0 +1,43 @@
+-- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active
+-- Jobs whose lease ran out go back to their old place, or fail when that happened too often.
+-- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
+local LOST_WORKER = '{"kind":"stalled","message":"the worker was lost more often than max_stalled allows"}'
+
+local function is_grace(meta, lease_ms, interval_ms)
+    local looked_at = tonumber(meta.looked_at or 0)
+    if looked_at > 0 and now - looked_at > math.max(lease_ms / 4, 3 * interval_ms) then
+        meta.grace_until = int(now + lease_ms)
+        redis.call('HSET', prefix .. 'meta', 'grace_until', meta.grace_until)
+    end
+    if math.abs(now - looked_at) >= interval_ms / 2 then
+        redis.call('HSET', prefix .. 'meta', 'looked_at', int(now))
+    end
+    local left = tonumber(meta.grace_until or 0) - now
+    return left > 0 and left <= lease_ms -- longer: the clock was set back
+end
+
+local function recover_job(job)
+    leave_active(job)
+    job.stalled = (job.stalled or 0) + 1
+    emit(job, 'stalled', ',"stalled":' .. int(job.stalled))
+    if job.cancel then
+        cancel_finished(job, '{"stalled":true}')
+    elseif job.stalled > (header_of(job).m or 1) then
+        fail_finished(job, 'stalled', LOST_WORKER)
+    else
+        add_to_wait(job)
+        emit(job, 'waiting', ',"prev":"active"')
+        save_job(job)
+    end
+end
+
+local function recover_stalled(meta, lease_ms, interval_ms, limit)
+    if is_grace(meta, lease_ms, interval_ms) then
+        return 0
+    end
+    local ids = redis.call('ZRANGEBYSCORE', prefix .. 'active', '-inf', int(now), 'LIMIT', 0, limit)
+    for _, id in ipairs(ids) do
+        recover_job(load_job(id))
+    end
+    return #ids
+end

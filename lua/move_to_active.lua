@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- Claims waiting jobs for a worker.
+--
+-- KEYS
+--   meta         hash    the queue's record
+--   none         -       never created
+-- ARGV
+--   token        text    request token; claim k of the call gets the lease `<token>.<k>`
+--   lane         text    `<worker id>:<lane>`: at most one call is in flight per lane
+--   worker       text    the worker's name, for people
+--   lease_ms     number  how long a claim holds without renewal
+--   interval_ms  number  how often this queue is looked after
+--   slots        number  how many jobs at most
+-- Returns
+--   {claims, sleep_ms}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
+--   priority, started_at, cancel}; sleep_ms = -1: until woken
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   active; and of jobs that were due: waiting, stalled, failed, canceled
+-- include: read_meta, take_next, lane
+local _, _ = KEYS[1], KEYS[2]
+local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
+local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local meta, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local before = lane_answer(lane, token)
+if before then
+    return { still_held(before.claims), -1 }
+end
+
+local claims, sleep_ms = take_next(meta, token, worker, lease_ms, slots, interval_ms)
+remember_lane(lane, token, {}, claims)
+return { claim_replies(claims), int(sleep_ms) }

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- A duty: takes finished jobs whose retention has ended out of the sets. Their keys are gone by TTL. Bounded.
+--
+-- KEYS
+--   meta   hash    the queue's record
+--   none   -       never created
+-- ARGV
+--   limit  number  jobs of each state
+-- Returns
+--   how many entries were removed
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   removed (of the queue)
+-- include: read_meta, end_record
+local _, _ = KEYS[1], KEYS[2]
+local limit = tonumber(ARGV[1])
+
+local _, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local removed = 0
+for _, state in ipairs({ 'completed', 'failed', 'canceled' }) do
+    local ids = redis.call('ZRANGEBYSCORE', prefix .. 'expires:' .. state, '-inf', int(now), 'LIMIT', 0, limit)
+    for _, id in ipairs(ids) do
+        leave_state(id, state)
+        if redis.call('EXISTS', prefix .. 'state:' .. id) == 0 then -- else the id lives again
+            emit_removed({ id = id, state = state })
+        end
+    end
+    removed = removed + #ids
+end
+return removed

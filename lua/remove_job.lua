@@ -1,0 +1,43 @@
+#!lua flags=allow-oom
+-- Removes a job that is not running, with its history.
+--
+-- KEYS
+--   meta   hash    the queue's record
+--   none   -       never created
+-- ARGV
+--   token  text    request token
+--   id     text
+-- Returns
+--   "removed", or "" when there was no such job
+-- Errors
+--   LAYOUT_MISMATCH
+--   WRONG_STATE  the job is running
+-- Events
+--   removed (of the queue)
+-- include: read_meta, answer, find_job, promote_due, end_record
+local _, _ = KEYS[1], KEYS[2]
+local token, id = ARGV[1], ARGV[2]
+
+local _, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local before = answered(token)
+if before then
+    return before
+end
+local job = load_job(id)
+if not job then
+    return answer(token, '')
+end
+if job.state == 'active' then
+    return wrong_state(job, 'cancel it first')
+end
+if job.finished_at then
+    leave_state(id, job.state)
+else
+    leave_waiting(job)
+end
+end_record(job)
+emit_removed(job)
+return answer(token, 'removed')

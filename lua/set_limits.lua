@@ -1,0 +1,51 @@
+#!lua flags=allow-oom
+-- Sets or lifts the queue's limits on starting jobs.
+--
+-- KEYS
+--   meta         hash    the queue's record
+--   none         -       never created
+-- ARGV
+--   token        text    request token
+--   concurrency  number  jobs that may run at once, over all workers; "" = unchanged, 0 = no limit
+--   rate_max     number  starts in any window of rate_ms; "" = unchanged, 0 = no limit
+--   rate_ms      number  the window; "" with rate_max
+--   limited_ms   number  nothing starts for so long from now; "" = unchanged
+-- Returns
+--   "OK"
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   none
+-- include: open_queue, answer, add_to_wait
+local _, _ = KEYS[1], KEYS[2]
+local token, concurrency, rate_max, rate_ms, limited_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+local function set(field, value, is_set)
+    if is_set then
+        redis.call('HSET', prefix .. 'meta', field, value)
+    else
+        redis.call('HDEL', prefix .. 'meta', field)
+    end
+end
+
+local meta, refusal = read_meta()
+if refusal then
+    return refusal
+end
+local before = answered(token)
+if before then
+    return before
+end
+open_queue(meta)
+if concurrency ~= '' then
+    set('concurrency', concurrency, concurrency ~= '0')
+end
+if rate_max ~= '' then
+    set('rate_max', rate_max, rate_max ~= '0')
+    set('rate_ms', rate_ms, rate_max ~= '0')
+end
+if limited_ms ~= '' then
+    set('limited_until', int(now + tonumber(limited_ms)), limited_ms ~= '0')
+end
+wake_worker()
+return answer(token, 'OK')

@@ -1,0 +1,178 @@
+"""A job in the hands of its processor: what it is, what it tells, and whether it should stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchestrator.errors import InvalidOption, LeaseLost, StoreUnavailable
+from orchestrator.job import CancelRequest, Job
+from orchestrator.scripts import Claim, Report, Scripts
+
+T = TypeVar("T")
+
+MAX_REPORT_BYTES = 2048
+MAX_LINE_CHARS = 10_000
+RETRY_S = 0.5
+
+
+class ActiveJob:
+    """What a processor gets.
+
+    cancel_requested: set soon after somebody canceled the job; stop, and raise `JobCanceled`.
+    lost: set when another worker may have the job; stop, nothing will be recorded.
+    """
+
+    def __init__(self, claim: Claim, scripts: Scripts, progress_interval_ms: int = 100) -> None:
+        self.job: Job = claim.job
+        self.lease = claim.lease
+        self.cancel: CancelRequest | None = None
+        self.cancel_requested = asyncio.Event()
+        self.lost = asyncio.Event()
+        self._scripts = scripts
+        self._interval_s = progress_interval_ms / 1000
+        self._sending = asyncio.Lock()
+        self._number = 0
+        self._pending: bytes | None = None
+        self._reporter: asyncio.Task[None] | None = None
+        self._sent_at = 0.0
+        if claim.job.cancel is not None:
+            self.ask_to_stop(claim.job.cancel)
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def name(self) -> str:
+        """What kind of job it is."""
+        return self.job.name
+
+    @property
+    def run(self) -> int:
+        """1, and one more for each manual retry."""
+        return self.job.run
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the run this is, from 1."""
+        return self.job.attempts_started
+
+    @property
+    def attempts_made(self) -> int:
+        """Attempts of the run that have ended; stalls and hand-backs do not count."""
+        return self.job.attempts_made
+
+    @property
+    def attempt_key(self) -> str:
+        """Names this attempt among all of the job; its files go under `<id>/<attempt_key>/`."""
+        return self.job.attempt_key
+
+    @property
+    def data(self) -> Any:
+        """The data, as plain JSON values."""
+        return msgspec.json.decode(self.job.data)
+
+    def data_as(self, type_: type[T]) -> T:
+        """The data, decoded and validated as `type_`."""
+        return self.job.data_as(type_)
+
+    # ── telling ──────────────────────────────────────────────────────────────────────────────────────
+
+    def report_progress(self, value: Any) -> None:
+        """Tell progress soon: the newest value wins, at most one in `progress_interval_ms`. Never waits."""
+        self._pending = _encode("progress", value)
+        if self._reporter is None or self._reporter.done():
+            self._reporter = asyncio.create_task(self._send_pending(), name=f"progress {self.id}")
+
+    async def update_progress(self, value: Any) -> None:
+        """Tell progress now, in order. `value` is any JSON of at most 2 KiB. Raises `LeaseLost`."""
+        self._pending = None
+        await self._report("", _encode("progress", value))
+
+    async def milestone(self, name: str, data: Any = None) -> None:
+        """Tell that something was reached, after any pending progress. Raises `LeaseLost`."""
+        await self._report(name, _encode("data", data))
+
+    async def set_preview(self, picture: bytes, data: Any = None) -> None:
+        """Show a preview picture (a few kB) and tell the milestone `preview_ready`. Raises `LeaseLost`."""
+        await self._report("preview_ready", _encode("data", data), picture)
+
+    async def log(self, line: str) -> None:
+        """Add a line to the job's own log. Raises `LeaseLost`."""
+        text = line[:MAX_LINE_CHARS]
+        await self._send(lambda number: self._scripts.add_log(self.id, self.lease, number, text))
+
+    # ── for the worker ───────────────────────────────────────────────────────────────────────────────
+
+    def ask_to_stop(self, cancel: CancelRequest) -> None:
+        """The job was canceled."""
+        self.cancel = cancel
+        self.cancel_requested.set()
+
+    async def close(self) -> None:
+        """Tell what is still pending, then nothing more."""
+        if not self.lost.is_set():
+            await self._report("", b"")
+        async with self._sending:  # never cut off a call on its way
+            if self._reporter is not None:
+                self._reporter.cancel()
+
+    async def _send_pending(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending is not None:
+            await asyncio.sleep(max(self._sent_at + self._interval_s - loop.time(), 0))
+            try:
+                await self._report("", b"")
+            except LeaseLost:
+                return
+
+    async def _report(self, name: str, content: bytes, preview: bytes = b"") -> None:
+        """Send pending progress (if any), then this report; an empty progress report sends only the pending one."""
+
+        async def send(name: str, content: bytes, preview: bytes) -> None:
+            self._number += 1
+            report = Report(self._number, name, content, preview)
+            await self._until_answered(lambda: self._scripts.update_progress(self.id, self.lease, report))
+
+        async with self._sending:
+            pending, self._pending = self._pending, None
+            if pending is not None:
+                self._sent_at = asyncio.get_running_loop().time()
+                await send("", pending, b"")
+            if content:
+                await send(name, content, preview)
+
+    async def _send(self, call: Callable[[int], Awaitable[CancelRequest | None]]) -> None:
+        async with self._sending:
+            self._number += 1
+            number = self._number
+            await self._until_answered(lambda: call(number))
+
+    async def _until_answered(self, call: Callable[[], Awaitable[CancelRequest | None]]) -> None:
+        """An outage of Redis does not end an attempt: go on until the call is answered or the lease is lost."""
+        while not self.lost.is_set():
+            try:
+                cancel = await call()
+            except LeaseLost:
+                self.lost.set()
+                raise
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_S)
+                continue
+            if cancel is not None and self.cancel is None:
+                self.ask_to_stop(cancel)
+            return
+        raise LeaseLost(f"job {self.id} is not held any more")
+
+
+def _encode(field: str, value: Any) -> bytes:
+    try:
+        content = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None
+    if len(content) > MAX_REPORT_BYTES:
+        raise InvalidOption(field, f"is {len(content)} bytes of JSON; at most {MAX_REPORT_BYTES} fit in an event")
+    return content

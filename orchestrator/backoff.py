@@ -1,0 +1,48 @@
+"""How long to wait before the next attempt."""
+
+import random
+from typing import Literal
+
+import msgspec
+
+from orchestrator.errors import InvalidOption
+
+MAX_DELAY_MS = 10 * 365 * 24 * 3600 * 1000  # ten years: beyond it a delay is a mistake
+
+
+class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The pause between attempts.
+
+    `delay_ms` is the first pause. `exponential` doubles it each time:
+
+        attempts made   1    2     3     4
+        pause           d   2·d   4·d   8·d      (never above `max_ms`)
+
+    `jitter` in [0, 1] draws the pause uniformly from [d·(1 − jitter), d].
+
+    Source: BullMQ's built-in strategies; `max_ms` is ours.
+    """
+
+    type: Literal["fixed", "exponential"] = "exponential"
+    delay_ms: int = 0
+    jitter: float = 0.0
+    max_ms: int | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidOption` for a value out of range."""
+        if not 0 <= self.delay_ms <= MAX_DELAY_MS:
+            raise InvalidOption("backoff.delay_ms", f"must be 0 to {MAX_DELAY_MS} milliseconds")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise InvalidOption("backoff.jitter", "must be between 0 and 1")
+        if self.max_ms is not None and not 0 <= self.max_ms <= MAX_DELAY_MS:
+            raise InvalidOption("backoff.max_ms", f"must be 0 to {MAX_DELAY_MS} milliseconds")
+
+    def pause_ms(self, attempts_made: int, draw: float | None = None) -> int:
+        """The pause after `attempts_made` (≥ 1) attempts; `draw` in [0, 1) replaces chance."""
+        pause = self.delay_ms
+        if self.type == "exponential":
+            pause = min(self.delay_ms << min(attempts_made - 1, 60), MAX_DELAY_MS)
+        if self.max_ms is not None:
+            pause = min(pause, self.max_ms)
+        chance = random.random() if draw is None else draw
+        return round(pause * (1.0 - self.jitter * chance))

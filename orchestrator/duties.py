@@ -1,0 +1,98 @@
+"""What has to be looked after in every queue: each duty does one bounded step when asked.
+
+None needs a lease: a step is one atomic script that finds nothing when another process was faster, so any
+number of processes may do the same duty, and the death of one of them holds nobody up.
+"""
+
+from typing import Protocol
+
+from orchestrator.queue import Queue
+from orchestrator.storage import Storage
+
+BATCH = 100
+ORPHAN_AGE_S = 24 * 3600
+
+
+class Duty(Protocol):
+    """One thing to look after."""
+
+    interval_s: float
+    """Pause between two steps without work."""
+
+    async def step(self) -> bool:
+        """Do a bounded piece; True when there may be more to do at once."""
+        ...
+
+
+class DueJobsPromoter:
+    """Moves delayed jobs that are due to `waiting`, and fails jobs that had to start by now."""
+
+    interval_s = 1.0
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def step(self) -> bool:
+        return await self._queue.scripts.promote_jobs(BATCH) >= BATCH
+
+
+class StalledChecker:
+    """Puts jobs of lost workers back into the queue, or fails those that were lost too often."""
+
+    def __init__(self, queue: Queue, lease_ms: int = 30_000, interval_ms: int = 1000) -> None:
+        self._queue = queue
+        self._lease_ms = lease_ms
+        self._interval_ms = interval_ms
+        self.interval_s = interval_ms / 1000
+
+    async def step(self) -> bool:
+        recovered = await self._queue.scripts.move_stalled_to_wait(self._lease_ms, self._interval_ms, BATCH)
+        return recovered >= BATCH
+
+
+class ExpiredRemover:
+    """Takes finished jobs whose retention has ended out of the sets; their keys went by TTL."""
+
+    interval_s = 1.0
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def step(self) -> bool:
+        return await self._queue.scripts.remove_expired(BATCH) >= BATCH
+
+
+class FileSweeper:
+    """Deletes the files of jobs that are gone."""
+
+    interval_s = 5.0
+
+    def __init__(self, queue: Queue, storage: Storage) -> None:
+        self._queue = queue
+        self._storage = storage
+
+    async def step(self) -> bool:
+        paths = await self._queue.scripts.get_due_files(BATCH)
+        for path in paths:
+            await self._storage.remove_tree(path)
+        await self._queue.scripts.forget_files(paths)
+        return len(paths) >= BATCH
+
+
+class OrphanSweeper:
+    """Deletes files of attempts that no job adopted: their worker died between writing and finishing."""
+
+    interval_s = 3600.0
+
+    def __init__(self, queue: Queue, storage: Storage, older_than_s: float = ORPHAN_AGE_S) -> None:
+        self._queue = queue
+        self._storage = storage
+        self._older_than_s = older_than_s
+
+    async def step(self) -> bool:
+        async for path in self._storage.list_attempts(self._older_than_s):
+            job_id, _, attempt_key = path.partition("/")
+            job = await self._queue.get_job(job_id)
+            if job is None or job.attempt_key != attempt_key or job.state in ("failed", "canceled"):
+                await self._storage.remove_tree(path)
+        return False

@@ -1,0 +1,65 @@
+"""Names: queues, jobs, request tokens, and the Redis keys built from them."""
+
+import re
+import secrets
+import time
+
+from orchestrator.errors import InvalidOption
+
+PREFIX = "kargah"
+QUEUES_KEY = "kargah:queues"
+
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_job_id() -> str:
+    """A UUIDv7 as 26 characters of Crockford's base32, made before anything is sent.
+
+    Its time part only spreads ids well; nothing ever reads a time or an order from it.
+    Source: RFC 9562 (UUIDv7), the text form of TypeID.
+    """
+    moment = time.time_ns() // 1_000_000
+    number = moment << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def new_token() -> str:
+    """A request token: made once per call, the same in every re-send of that call."""
+    return secrets.token_urlsafe(12)
+
+
+def check_queue_name(name: str) -> str:
+    """Return `name`, or raise `InvalidOption`."""
+    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+        raise InvalidOption("queue", "must be 1-64 letters, digits, '_', '.' or '-', beginning with a letter or digit")
+    return name
+
+
+def check_job_id(job_id: str) -> str:
+    """Return `job_id`, or raise `InvalidOption`."""
+    if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+        raise InvalidOption(
+            "id", "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit"
+        )
+    return job_id
+
+
+class Keys:
+    """The keys of one queue. The hash tag keeps them all in one slot of a cluster."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = check_queue_name(queue)
+        self.prefix = f"{PREFIX}:{{{queue}}}:"
+        self.meta = self.prefix + "meta"
+        self.none = self.prefix + "none"
+        self.marker = self.prefix + "marker"
+        self.events = self.prefix + "events"
+        self.outbox = self.prefix + "outbox"
+        self.live = self.prefix + "live"
+        self.control = self.prefix + "control"
+
+    def preview(self, job_id: str) -> str:
+        """The newest preview picture of a job (string, bytes of a WebP)."""
+        return f"{self.prefix}preview:{job_id}"
