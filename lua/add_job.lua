@@ -7,7 +7,7 @@
 -- ARGV
 --   token       text    request token of the caller
 --   id          text    the job's id, made by the caller
---   header      JSON    orchestrator.job.Header
+--   header_json JSON    orchestrator.job.Header
 --   data        JSON    one line, opaque
 --   outbox_max  number  entries of the outbox above which nothing is added
 -- Returns
@@ -17,7 +17,7 @@
 --   QUEUE_FULL       the outbox is above its limit: nobody delivers
 -- Events
 --   added, or duplicated (of the queue) when another call made this id
--- include: open_queue, answer, add_to_wait, emit
+-- include: open_queue, answer, add_to_wait, emit, end_record
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data, outbox_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -38,15 +38,16 @@ if present then
     end
     return { 'duplicated', present.state, int(present.created_at) }
 end
-local tombstone = redis.call('GET', prefix .. 'gone:' .. id)
-if tombstone and cjson.decode(tombstone).token == token then
-    return { 'added', cjson.decode(tombstone).state, int(now) }
+local gone = tombstone_of(id)
+if gone and gone.token == token then
+    return { 'added', gone.state, int(gone.created_at) }
 end
 if redis.call('XLEN', prefix .. 'outbox') >= outbox_max then
     return redis.error_reply('QUEUE_FULL the outbox holds ' .. int(outbox_max) .. ' undelivered events')
 end
 
 open_queue(meta)
+leave_past(id)
 redis.call('HSET', prefix .. 'job:' .. id, 'def', header_json .. '\n' .. data, 'at', int(now))
 local job = { id = id, stored = {}, token = token, run = 1, seq = 1 }
 local header = header_of(job)

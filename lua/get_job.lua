@@ -5,8 +5,8 @@
 --   meta     hash    the queue's record
 --   none     -       never created
 -- ARGV
---   id       text
---   history  flag    "1" = with the history
+--   id            text
+--   with_history  flag    "1" = with the history
 -- Returns
 --   {job, history, last event id}, or {} when there is no such job; a history entry is "<event id> <JSON>"
 -- Errors

@@ -17,7 +17,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   active; and of jobs that were due: waiting, stalled, failed, canceled
+--   active; and of jobs that were due: waiting, stalled, failed, canceled; removed (of the queue)
 -- include: read_meta, take_next, lane
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
@@ -29,9 +29,9 @@ if refusal then
 end
 local before = lane_answer(lane, token)
 if before then
-    return { still_held(before.claims), -1 }
+    return { still_held(before.claims), before.sleep_ms }
 end
 
 local claims, sleep_ms = take_next(meta, token, worker, lease_ms, slots, interval_ms)
-remember_lane(lane, token, {}, claims)
+remember_lane(lane, token, {}, claims, sleep_ms)
 return { claim_replies(claims), int(sleep_ms) }

@@ -80,16 +80,18 @@ if refusal then
 end
 local before = lane_answer(lane, token)
 if before then
-    return { before.outcomes, still_held(before.claims), -1 }
+    return { before.outcomes, still_held(before.claims), before.sleep_ms }
 end
 
-local outcomes = {}
+local outcomes, recorded = {}, false
 for i = 7, #ARGV, 5 do
-    outcomes[#outcomes + 1] = finish_attempt(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]))
+    local outcome = finish_attempt(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]))
+    outcomes[#outcomes + 1] = outcome
+    recorded = recorded or outcome ~= 'LEASE_LOST'
 end
-if #outcomes > 0 and redis.call('EXISTS', prefix .. 'wait', prefix .. 'active') == 0 then
+if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'active') == 0 then
     emit_queue_event('drained', '')
 end
 local claims, sleep_ms = take_next(meta, token, worker, lease_ms, slots, interval_ms)
-remember_lane(lane, token, outcomes, claims)
+remember_lane(lane, token, outcomes, claims, sleep_ms)
 return { outcomes, claim_replies(claims), int(sleep_ms) }

@@ -21,7 +21,7 @@ if refusal then
     return refusal
 end
 local removed = 0
-for _, state in ipairs({ 'completed', 'failed', 'canceled' }) do
+for _, state in ipairs(FINISHED) do
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'expires:' .. state, '-inf', int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         leave_state(id, state)

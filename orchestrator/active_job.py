@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orchestrator.errors import InvalidOption, LeaseLost, StoreUnavailable
-from orchestrator.job import CancelRequest, Job
+from orchestrator.errors import LeaseLost, StoreUnavailable
+from orchestrator.job import MAX_NAME_CHARS, CancelRequest, Job, check_text, encode_json
 from orchestrator.scripts import Claim, Report, Scripts
 
 T = TypeVar("T")
@@ -94,6 +94,7 @@ class ActiveJob:
 
     async def milestone(self, name: str, data: Any = None) -> None:
         """Tell that something was reached, after any pending progress. Raises `LeaseLost`."""
+        check_text("name", name, MAX_NAME_CHARS)
         await self._report(name, _encode("data", data))
 
     async def set_preview(self, picture: bytes, data: Any = None) -> None:
@@ -102,7 +103,7 @@ class ActiveJob:
 
     async def log(self, line: str) -> None:
         """Add a line to the job's own log. Raises `LeaseLost`."""
-        text = line[:MAX_LINE_CHARS]
+        text = line[:MAX_LINE_CHARS].encode("utf-8", "replace").decode()
         await self._send(lambda number: self._scripts.add_log(self.id, self.lease, number, text))
 
     # ── for the worker ───────────────────────────────────────────────────────────────────────────────
@@ -169,10 +170,4 @@ class ActiveJob:
 
 
 def _encode(field: str, value: Any) -> bytes:
-    try:
-        content = msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None
-    if len(content) > MAX_REPORT_BYTES:
-        raise InvalidOption(field, f"is {len(content)} bytes of JSON; at most {MAX_REPORT_BYTES} fit in an event")
-    return content
+    return encode_json(field, value, MAX_REPORT_BYTES)

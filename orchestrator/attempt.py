@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 
 from orchestrator.active_job import ActiveJob
-from orchestrator.backoff import Backoff
-from orchestrator.errors import JobCanceled, LeaseLost, ProcessorError, RetryLater, UnrecoverableError
-from orchestrator.job import JobError
+from orchestrator.backoff import MAX_DELAY_MS, Backoff
+from orchestrator.errors import InvalidOption, JobCanceled, LeaseLost, ProcessorError, RetryLater, UnrecoverableError
+from orchestrator.job import JobError, clip, encode_json
 from orchestrator.log import get_logger
 from orchestrator.scripts import Finish
 
 log = get_logger("job")
 
-MAX_MESSAGE_CHARS = 1000
+MAX_MESSAGE_BYTES = 1024
 MAX_DETAILS_BYTES = 1024
+MAX_RESULT_BYTES = 512 * 1024
 NO_MORE = -1
 
 
@@ -113,25 +114,26 @@ class Attempt:
             case asyncio.CancelledError() if self._timed_out:
                 message = f"the attempt took longer than its {self._timeout_s:g} s"
                 return self._failed(JobError("timeout", message), self._pause_ms())
-            case asyncio.CancelledError():
+            case asyncio.CancelledError() if self._handed_back.is_set() or self.job.lost.is_set():
                 return self._end("returned", b"{}")
+            case asyncio.CancelledError():  # from inside: handing back would start it again for ever
+                return self._failed(JobError("transient", "the processor was cancelled from inside"), self._pause_ms())
             case RetryLater():
-                return self._failed(_error(problem), problem.delay_ms)
+                return self._failed(_error(problem), min(max(round(problem.delay_ms), 0), MAX_DELAY_MS))
             case UnrecoverableError():
                 return self._failed(_error(problem), NO_MORE)
             case Exception():
                 if not isinstance(problem, ProcessorError):
-                    log.debug("job.raised", job=self.job.id, problem=repr(problem))
+                    log.debug("job.raised", job=self.job.id, problem=type(problem).__name__)
                 return self._failed(_error(problem), self._pause_ms())
             case _:
                 raise problem
 
     def _completed(self, result: Any) -> Finish:
         try:
-            return self._end("completed", msgspec.json.encode(result))
-        except (TypeError, ValueError, RecursionError) as problem:
-            error = JobError("poison", f"the result cannot be written as JSON: {problem}"[:MAX_MESSAGE_CHARS])
-            return self._failed(error, NO_MORE)
+            return self._end("completed", encode_json("result", result, MAX_RESULT_BYTES))
+        except InvalidOption as problem:
+            return self._failed(JobError("poison", clip(problem, MAX_MESSAGE_BYTES)), NO_MORE)
 
     def _failed(self, error: JobError, pause_ms: int) -> Finish:
         self._error = error
@@ -146,16 +148,22 @@ class Attempt:
 
 
 def _error(problem: BaseException) -> JobError:
-    message = (str(problem) or type(problem).__name__)[:MAX_MESSAGE_CHARS]
+    message = clip(_text(problem) or type(problem).__name__, MAX_MESSAGE_BYTES)
     if isinstance(problem, ProcessorError):
         details: dict[str, Any] = msgspec.json.decode(_details(problem.details))
         return JobError(problem.kind, message, details)
     return JobError("transient", message, {"type": type(problem).__name__})
 
 
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # its own __str__ is at fault
+        return ""
+
+
 def _details(details: dict[str, Any]) -> bytes:
     try:
-        text = msgspec.json.encode(details)
-    except (TypeError, ValueError, RecursionError):
+        return encode_json("details", details, MAX_DETAILS_BYTES)
+    except InvalidOption:
         return b"{}"
-    return text if len(text) <= MAX_DETAILS_BYTES else b"{}"

@@ -30,11 +30,13 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def check(self) -> None:
         """Raise `InvalidOption` for a value out of range."""
-        if not 0 <= self.delay_ms <= MAX_DELAY_MS:
+        if self.type not in ("fixed", "exponential"):
+            raise InvalidOption("backoff.type", "must be fixed or exponential")
+        if not _is_ms(self.delay_ms):
             raise InvalidOption("backoff.delay_ms", f"must be 0 to {MAX_DELAY_MS} milliseconds")
-        if not 0.0 <= self.jitter <= 1.0:
+        if not isinstance(self.jitter, float | int) or not 0.0 <= self.jitter <= 1.0:
             raise InvalidOption("backoff.jitter", "must be between 0 and 1")
-        if self.max_ms is not None and not 0 <= self.max_ms <= MAX_DELAY_MS:
+        if self.max_ms is not None and not _is_ms(self.max_ms):
             raise InvalidOption("backoff.max_ms", f"must be 0 to {MAX_DELAY_MS} milliseconds")
 
     def pause_ms(self, attempts_made: int, draw: float | None = None) -> int:
@@ -46,3 +48,7 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
             pause = min(pause, self.max_ms)
         chance = random.random() if draw is None else draw
         return round(pause * (1.0 - self.jitter * chance))
+
+
+def _is_ms(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_DELAY_MS

@@ -91,8 +91,10 @@ class Hub:
         for watch in self._watches:
             watch._end()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            # Until it is: redis-py sends through asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
+            while not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=0.1)
 
     @contextlib.asynccontextmanager
     async def watch(self, job_id: str | None = None, maxsize: int = 1000) -> AsyncIterator[Watch]:
@@ -114,6 +116,8 @@ class Hub:
                 await self._listen()
             except (RedisError, OSError, KargahError, TimeoutError) as problem:
                 log.warning("hub.disconnected", queue=self._queue.name, problem=problem)
+            except Exception:  # nobody looks after this task, and watchers would wait for ever
+                log.exception("hub.failed", queue=self._queue.name)
             self._subscribed.clear()
             await asyncio.sleep(RETRY_S)
 

@@ -1,5 +1,6 @@
 """A job: its options, its immutable definition and the state it is in."""
 
+import math
 from enum import StrEnum
 from typing import Any, Self, TypeVar
 
@@ -15,6 +16,25 @@ MAX_PRIORITY = 2**21 - 1
 MAX_ATTEMPTS = 100
 MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
+
+EVENT_TYPES = frozenset(
+    {
+        "added",
+        "active",
+        "progress",
+        "milestone",
+        "delayed",
+        "waiting",
+        "stalled",
+        "canceling",
+        "completed",
+        "failed",
+        "canceled",
+        "retried",
+        "priority",
+    }
+)
+"""Types of a job's events; `lua/README.md` says what each means and has."""
 
 
 class JobState(StrEnum):
@@ -50,10 +70,12 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
             return cls(count=0) if value else cls()
         if isinstance(value, int):
             value = cls(count=value)
-        if value.age_s is not None and not 0 <= value.age_s <= MAX_DELAY_MS // 1000:
-            raise InvalidOption(f"{field}.age_s", "must be 0 seconds to ten years")
-        if value.count is not None and not 0 <= value.count <= 10_000_000:
-            raise InvalidOption(f"{field}.count", "must be between 0 and 10,000,000")
+        if not isinstance(value, cls):
+            raise InvalidOption(field, "must be True, False, a count or KeepJobs")
+        if value.age_s is not None:
+            check_int(f"{field}.age_s", value.age_s, 0, MAX_DELAY_MS // 1000)
+        if value.count is not None:
+            check_int(f"{field}.count", value.count, 0, 10_000_000)
         return value
 
 
@@ -91,8 +113,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_CHARS:
-            raise InvalidOption("name", f"must be text of 1 to {MAX_NAME_CHARS} characters")
+        check_text("name", name, MAX_NAME_CHARS)
         if self.id is not None:
             check_job_id(self.id)
         check_int("priority", self.priority, 0, MAX_PRIORITY)
@@ -102,8 +123,14 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_int("expires_ms", self.expires_ms, 0, MAX_DELAY_MS)
         check_int("max_stalled", self.max_stalled, 0, MAX_ATTEMPTS)
         check_int("keep_logs", self.keep_logs, 0, 100_000)
+        check_bool("lifo", self.lifo)
+        check_bool("has_files", self.has_files)
+        if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
+            raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
         if backoff is not None:
+            if not isinstance(backoff, Backoff):
+                raise InvalidOption("backoff", "must be a Backoff or a pause in milliseconds")
             backoff.check()
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
@@ -219,15 +246,52 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
 
-def encode_data(data: object) -> bytes:
-    """`data` as JSON in one line. Raises `InvalidOption` for what JSON cannot say (NaN, cycles …)."""
+def encode_json(field: str, value: object, max_bytes: int) -> bytes:
+    """`value` as JSON. Raises `InvalidOption` for what JSON cannot say (NaN, cycles …) and for what is too long."""
     try:
-        text = bytes(data) if isinstance(data, msgspec.Raw) else msgspec.json.encode(data)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as problem:
-        raise InvalidOption("data", f"cannot be written as JSON: {problem}") from None
-    if len(text) > MAX_DATA_BYTES:
-        raise InvalidOption("data", f"is {len(text)} bytes of JSON; at most {MAX_DATA_BYTES} are allowed")
+        if isinstance(value, msgspec.Raw):
+            text = bytes(msgspec.json.decode(value, type=msgspec.Raw))
+        else:
+            text = msgspec.json.encode(value)
+            if b"null" in text:  # msgspec writes NaN and the infinities as null: somebody's number would be lost
+                _refuse_nan(msgspec.to_builtins(value))
+    except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as problem:
+        raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None
+    if len(text) > max_bytes:
+        raise InvalidOption(field, f"is {len(text)} bytes of JSON; at most {max_bytes} are allowed")
     return text
+
+
+def clip(text: object, max_bytes: int) -> str:
+    """The beginning of a text for people, such that it fits in `max_bytes` of JSON; what is no Unicode becomes `?`."""
+    kept = str(text)[:max_bytes].encode("utf-8", "replace").decode()
+    while len(msgspec.json.encode(kept)) > max_bytes:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept
+
+
+def _refuse_nan(value: object) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no JSON number")
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            _refuse_nan(each)
+
+
+def check_text(field: str, value: object, max_chars: int) -> None:
+    """Raise `InvalidOption` unless `value` is text of 1 to `max_chars` characters."""
+    if not isinstance(value, str) or not 1 <= len(value) <= max_chars:
+        raise InvalidOption(field, f"must be text of 1 to {max_chars} characters")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidOption(field, "has lone surrogates, which are no Unicode text")
+
+
+def check_bool(field: str, value: object) -> None:
+    """Raise `InvalidOption` unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidOption(field, "must be True or False")
 
 
 def check_int(field: str, value: object, low: int, high: int) -> None:

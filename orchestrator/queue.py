@@ -9,13 +9,15 @@ import msgspec
 from orchestrator.errors import InvalidOption, JobNotFound
 from orchestrator.events import Event, id_key
 from orchestrator.job import (
+    MAX_DATA_BYTES,
     MAX_PRIORITY,
     CancelRequest,
     Job,
     JobOptions,
     JobState,
     check_int,
-    encode_data,
+    clip,
+    encode_json,
 )
 from orchestrator.keys import QUEUES_KEY, Keys, check_job_id, new_job_id, new_token
 from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
@@ -23,7 +25,7 @@ from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
 MAX_PAGE = 100
 MAX_RECENT = 1000
 MAX_EVENT_PAGE = 1000
-MAX_REASON_CHARS = 500
+MAX_REASON_BYTES = 512
 
 
 class Snapshot(NamedTuple):
@@ -84,14 +86,18 @@ class Queue:
         """
         options = opts or self._default_job_options
         header = options.header(name)
-        encoded = encode_data(data)
-        job_id = options.id or new_job_id()
+        encoded = encode_json("data", data, MAX_DATA_BYTES)
+        job_id = new_job_id() if options.id is None else options.id
         await self._register()
-        is_new, state, created_at = await self.scripts.add_job(
-            new_token(), job_id, msgspec.json.encode(header), encoded
-        )
-        if not is_new:
-            return (await self._existing(job_id)).replace(duplicated=True)
+        while True:
+            is_new, state, created_at = await self.scripts.add_job(
+                new_token(), job_id, msgspec.json.encode(header), encoded
+            )
+            if is_new:
+                break
+            present = await self.get_job(job_id)
+            if present is not None:  # else it ended between the two calls, and the id is free again
+                return present.replace(duplicated=True)
         return Job(
             queue=self.name,
             id=job_id,
@@ -137,6 +143,8 @@ class Queue:
         """A page of each state: waiting and delayed ones next first, finished ones newest first."""
         check_int("start", start, 0, 2**53)
         check_int("count", count, 1, MAX_PAGE)
+        if isinstance(states, str) or not set(states) <= set(JobState):
+            raise InvalidOption("states", f"must be a list of job states: {', '.join(JobState)}")
         jobs, _ = await self.scripts.get_jobs(states, start, count)
         return jobs
 
@@ -182,7 +190,7 @@ class Queue:
 
         Raises `JobNotFound`, and `WrongState` when it has finished.
         """
-        request = CancelRequest(by[:MAX_REASON_CHARS], reason[:MAX_REASON_CHARS])
+        request = CancelRequest(clip(by, MAX_REASON_BYTES), clip(reason, MAX_REASON_BYTES))
         state = await self.scripts.cancel_job(new_token(), check_job_id(job_id), msgspec.json.encode(request))
         return await self._after(job_id, state)
 
@@ -237,10 +245,4 @@ class Queue:
         found = await self.get_job(job_id)
         if found is None:  # its options let it go with its end
             raise JobNotFound(f"job {job_id} is {state} and, as its options say, not kept")
-        return found
-
-    async def _existing(self, job_id: str) -> Job:
-        found = await self.get_job(job_id)
-        if found is None:
-            raise InvalidOption("id", f"{job_id} was in use a moment ago; add it again")
         return found

@@ -33,7 +33,18 @@ _ERRORS: dict[str, type[errors.KargahError]] = {
     "OOM": errors.StoreUnavailable,
     "MISCONF": errors.StoreUnavailable,
 }
-_PASSING = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "UNBLOCKED")
+_PASSING = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.ClusterError,
+    redis_errors.TryAgainError,
+    redis_errors.ReadOnlyError,
+    redis_errors.MasterDownError,
+    TimeoutError,
+    OSError,
+)
+_PASSING_WORDS = ("BUSY ", "UNBLOCKED ")
+"""Errors that redis-py has no class for."""
 
 
 class Claim(NamedTuple):
@@ -262,10 +273,10 @@ class Scripts:
             try:
                 async with asyncio.timeout_at(deadline):
                     return await call()
-            except (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError, OSError) as problem:
+            except _PASSING as problem:
                 trouble: Exception = problem
             except redis_errors.ResponseError as problem:
-                if not str(problem).startswith(_PASSING):
+                if not str(problem).startswith(_PASSING_WORDS):
                     raise _named(problem) from None
                 trouble = problem
             wait_s = pause_s * random.uniform(0.5, 1.0)

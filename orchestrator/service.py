@@ -41,9 +41,12 @@ async def run(duties: Sequence[Duty]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        # Until they are: redis-py sends through asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
+        pending = set(tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=0.1)
 
 
 async def _go_on(duty: Duty) -> None:

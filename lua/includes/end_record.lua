@@ -1,6 +1,7 @@
 -- include: prefix, now, int, job_record, emit
 -- The end of a job's record, whatever brought it: a tombstone stays for 60 s, so that a repeated call still knows.
 local TOMBSTONE_MS = 60000
+local FINISHED = { 'completed', 'failed', 'canceled' }
 
 -- Where the adopted pictures of a completed job lie in the storage.
 local function files_of(job)
@@ -17,9 +18,31 @@ local function leave_state(id, state)
     end
 end
 
+-- An id that is used again leaves the sets its former record, gone by TTL, may still stand in.
+local function leave_past(id)
+    for _, state in ipairs(FINISHED) do
+        if redis.call('ZREM', prefix .. 'expires:' .. state, id) == 1 then
+            leave_state(id, state)
+        end
+    end
+end
+
 local function last_event(job)
     local entry = job.last_event or redis.call('LINDEX', prefix .. 'log:' .. job.id, -1) or job.added
     return string.match(entry, '^[^ ]+')
+end
+
+local function set_tombstone(job, ended_at)
+    header_of(job)
+    redis.call('SET', prefix .. 'gone:' .. job.id, cjson.encode({
+        token = job.token, state = job.state, run = job.run, seq = job.seq, event = last_event(job),
+        created_at = int(job.created_at),
+    }), 'PXAT', int(ended_at + TOMBSTONE_MS))
+end
+
+local function tombstone_of(id)
+    local text = redis.call('GET', prefix .. 'gone:' .. id)
+    return text and cjson.decode(text)
 end
 
 local function end_record(job)
@@ -27,9 +50,7 @@ local function end_record(job)
     if files then
         redis.call('ZADD', prefix .. 'sweep', int(now), files)
     end
-    redis.call('SET', prefix .. 'gone:' .. job.id, cjson.encode({
-        token = job.token, state = job.state, run = job.run, seq = job.seq, event = last_event(job),
-    }), 'PX', TOMBSTONE_MS)
+    set_tombstone(job, now)
     redis.call('DEL', prefix .. 'job:' .. job.id, prefix .. 'state:' .. job.id, prefix .. 'log:' .. job.id,
         prefix .. 'lines:' .. job.id, prefix .. 'preview:' .. job.id)
 end

@@ -24,6 +24,10 @@ local function expire_record(job, age_s)
     for _, kind in ipairs({ 'job:', 'state:', 'log:', 'lines:' }) do
         redis.call('PEXPIREAT', prefix .. kind .. job.id, at)
     end
+    redis.call('PEXPIREAT', prefix .. 'preview:' .. job.id, at, 'LT')
+    if age_s * 1000 < TOMBSTONE_MS then -- the record may be gone before the call that added it is sent again
+        set_tombstone(job, job.expires_at)
+    end
 end
 
 -- Ends the oldest beyond the count; a few at a time are enough, as each finish brings one.
@@ -35,7 +39,9 @@ local function trim_to_count(state, count)
     for _, id in ipairs(redis.call('ZRANGE', prefix .. state, 0, math.min(excess, TRIM_AT_ONCE) - 1)) do
         leave_state(id, state)
         local old = load_job(id)
-        if old and old.state == state then
+        if not old then
+            emit_removed({ id = id, state = state })
+        elseif old.state == state then
             end_record(old)
             emit_removed(old)
         end

@@ -10,13 +10,13 @@ local function lane_answer(lane, token)
     end
 end
 
-local function remember_lane(lane, token, outcomes, claims)
+local function remember_lane(lane, token, outcomes, claims, sleep_ms)
     local held = {}
     for i, job in ipairs(claims) do
         held[i] = { job.id, job.lease }
     end
     redis.call('SET', prefix .. 'answer:' .. lane,
-        cjson.encode({ token = token, outcomes = outcomes, claims = held }), 'PX', LANE_MS)
+        cjson.encode({ token = token, outcomes = outcomes, claims = held, sleep_ms = int(sleep_ms) }), 'PX', LANE_MS)
 end
 
 local function claim_replies(jobs)

@@ -13,7 +13,10 @@ local function is_grace(meta, lease_ms, interval_ms)
         redis.call('HSET', prefix .. 'meta', 'looked_at', int(now))
     end
     local left = tonumber(meta.grace_until or 0) - now
-    return left > 0 and left <= lease_ms -- longer: the clock was set back
+    if left > lease_ms then -- of a caller with longer leases, or from before the clock was set back
+        redis.call('HSET', prefix .. 'meta', 'grace_until', int(now + lease_ms))
+    end
+    return left > 0
 end
 
 local function recover_job(job)
@@ -29,6 +32,7 @@ local function recover_job(job)
         emit(job, 'waiting', ',"prev":"active"')
         save_job(job)
     end
+    wake_worker() -- also an end frees a slot of the global concurrency
 end
 
 local function recover_stalled(meta, lease_ms, interval_ms, limit)

@@ -16,7 +16,7 @@ local function allowance(meta, wish)
     end
     local max, duration = tonumber(meta.rate_max), tonumber(meta.rate_ms)
     for start = 1, wish do
-        local past = tonumber(redis.call('LINDEX', prefix .. 'rate', max - start) or 0)
+        local past = start > max and now or tonumber(redis.call('LINDEX', prefix .. 'rate', max - start) or 0)
         if now - past < duration then
             return start - 1, past + duration - now
         end

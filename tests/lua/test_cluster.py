@@ -1,0 +1,201 @@
+"""On a cluster: keys of a foreign slot are refused, and a script during a slot's move does all or nothing."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
+from redis.crc import key_slot
+from redis.exceptions import AskError, ResponseError, TryAgainError
+
+import lua
+from orchestrator.keys import Keys
+from orchestrator.queue import Queue
+from orchestrator.scripts import Client, Scripts, connect
+from tests.conftest import wait_until
+from tests.dump import dump, timeless, without
+from tests.lua.scenarios import SCENARIOS, Scenario
+from tests.lua.scene import Scene
+from tests.servers import CLUSTER_KINDS, Server
+
+on_clusters = pytest.mark.parametrize("server", CLUSTER_KINDS, indirect=True)
+
+
+@on_clusters
+@pytest.mark.parametrize("name", [name for name in lua.names() if not name.startswith("get_")])
+async def test_a_write_to_a_foreign_slot_is_refused(client: Client, queue: Queue, name: str) -> None:
+    planted = lua.source(name).replace("\nlocal _, _ =", "\nredis.call('SET', 'foreign', '1')\nlocal _, _ =", 1)
+    assert "foreign" in planted
+    with pytest.raises(ResponseError, match="non local key|not hash to the same slot"):
+        await client.eval(planted, 2, queue.keys.meta, queue.keys.none, *"123456")
+    assert not await client.exists("foreign")
+
+
+@on_clusters
+async def test_without_its_first_line_a_one_node_cluster_would_let_a_foreign_write_pass(
+    client: Client, queue: Queue
+) -> None:
+    await client.eval("redis.call('SET', KEYS[1] .. 'foreign', '1')", 2, queue.keys.meta, queue.keys.none)
+    assert await client.eval("return redis.call('SET', 'foreign', '1')", 2, queue.keys.meta, queue.keys.none) == b"OK"
+    await client.delete("foreign")
+
+
+class Move(NamedTuple):
+    """Two nodes of a cluster, between which a slot moves."""
+
+    source: "Redis"
+    target: "Redis"
+    target_port: int
+    source_id: str
+    target_id: str
+
+    async def begin(self, slot: int, keys: list[bytes]) -> None:
+        """Mark the slot as moving and move some keys."""
+        await self.target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.source_id)
+        await self.source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.target_id)
+        await self.move(keys)
+
+    async def move(self, keys: list[bytes]) -> None:
+        """Move keys."""
+        for key in keys:
+            await self.source.execute_command("MIGRATE", "127.0.0.1", self.target_port, key, 0, 5000)
+
+    async def end(self, slot: int) -> None:
+        """Move the rest and give the slot to the target."""
+        await self.move(await self.source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10_000))
+        for node in (self.target, self.source):
+            await node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.target_id)
+
+
+@pytest.fixture(scope="module")
+def nodes(runtime_folder: Path) -> Iterator[tuple[Server, Server]]:
+    """Two nodes; the first has all slots but one (of a node without any redis-py's client knows nothing)."""
+    source = Server("valkey-cluster", runtime_folder / "node-1", slots=(0, 16382))
+    target = Server("valkey-cluster", runtime_folder / "node-2", slots=(16383, 16383))
+    for node in (source, target):
+        node.start()
+    yield source, target
+    for node in (source, target):
+        node.stop()
+
+
+@pytest.fixture
+async def move(nodes: tuple[Server, Server]) -> AsyncIterator[Move]:
+    """The two nodes, met."""
+    source, target = nodes
+    first, second = connect(source.url), connect(target.url)
+    await first.execute_command("CLUSTER", "MEET", "127.0.0.1", target.port, target._bus_port)
+
+    async def met() -> bool:
+        views = [await node.execute_command("CLUSTER", "INFO") for node in (first, second)]
+        return all(b"cluster_known_nodes:2" in view and b"cluster_state:ok" in view for view in views)
+
+    await wait_until(met)
+    names = [(await node.execute_command("CLUSTER", "MYID")).decode() for node in (first, second)]
+    yield Move(first, second, target.port, *names)
+    await first.aclose()
+    await second.aclose()
+
+
+@pytest.fixture
+async def cluster(nodes: tuple[Server, Server], move: Move) -> "AsyncIterator[RedisCluster]":
+    """A client of both nodes."""
+    client = RedisCluster(host="127.0.0.1", port=nodes[0].port)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture(scope="module")
+def unmoved() -> Iterator[Iterator[str]]:
+    """Names of queues in slots of the first node, each slot once."""
+    used = {16383}
+
+    def names() -> Iterator[str]:
+        for number in itertools.count():
+            if (slot := key_slot(f"q{number}".encode())) not in used:
+                used.add(slot)
+                yield f"q{number}"
+
+    yield names()
+
+
+@pytest.mark.parametrize(("number", "scenario"), list(enumerate(SCENARIOS)), ids=str)
+async def test_a_script_during_a_slots_move_changes_nothing_and_is_done_after_it(
+    number: int, scenario: Scenario, move: Move, cluster: "RedisCluster", unmoved: Iterator[str]
+) -> None:
+    queue_name, twin_name = next(unmoved), next(unmoved)
+    twin = Scene(Queue(twin_name, move.source))
+    call = await scenario.arrange(twin)
+    expected = await call.make(twin.scripts, scenario.script)
+    scene = Scene(Queue(queue_name, move.source))
+    call = await scenario.arrange(scene)
+    slot = key_slot(queue_name.encode())
+    keys = sorted([key async for key in move.source.scan_iter(match=f"{scene.prefix}*")])
+    try:
+        await move.begin(slot, keys[number % 2 :: 2])
+        before = await both(move, scene.prefix)
+        args = await arguments(scenario, call)
+        for node, asking in ((move.source, False), (move.target, True)):
+            with pytest.raises((TryAgainError, AskError)):
+                await evaluate(node, scene, scenario.script, args, asking=asking)
+            assert await both(move, scene.prefix) == before
+
+        scripts = Scripts(cluster, Keys(queue_name))
+        pending = asyncio.create_task(call.make(scripts, scenario.script))
+        await asyncio.wait([pending], timeout=0.05)
+        assert not pending.done()
+        assert await both(move, scene.prefix) == before
+    finally:
+        await move.end(slot)
+
+    answer = await pending
+    if not scenario.counts:
+        assert comparable(answer, queue_name) == comparable(expected, twin_name)
+    after = without(await dump(move.target, scene.prefix), "meta.looked_at", "active")
+    once = without(await dump(move.source, twin.prefix), "meta.looked_at", "active")
+    assert comparable(after, queue_name) == comparable(once, twin_name)
+    assert not [key async for key in move.source.scan_iter(match=f"{scene.prefix}*")]
+
+
+async def both(move: Move, prefix: str) -> list[Any]:
+    """What the two nodes hold, read as a slot that is being imported is read."""
+    found = []
+    for node in (move.source, move.target):
+        keys = sorted([key async for key in node.scan_iter(match=f"{prefix}*")])
+        async with node.client() as connection:
+            for key in keys:
+                await connection.execute_command("ASKING")
+                found.append((key, await connection.execute_command("DUMP", key)))
+    return found
+
+
+async def arguments(scenario: Scenario, call: Any) -> list[Any]:
+    """The script's arguments, as `Scripts` would send them."""
+    sent: list[Any] = []
+
+    class Sink(Scripts):
+        async def _run(self, name: str, *args: Any) -> Any:
+            sent.extend(args)
+            raise InterruptedError
+
+    try:
+        await getattr(Sink(None, Keys("x")), scenario.script)(*call.args, **call.fields)  # type: ignore[arg-type]
+    except InterruptedError:
+        pass
+    return sent
+
+
+async def evaluate(node: "Redis", scene: Scene, name: str, args: list[Any], *, asking: bool) -> None:
+    keys = scene.queue.keys
+    async with node.client() as connection:
+        if asking:
+            await connection.execute_command("ASKING")
+        await connection.eval(lua.source(name), 2, keys.meta, keys.none, *args)
+
+
+def comparable(value: object, queue_name: str) -> str:
+    return timeless(value).replace(f"'{queue_name}'", "QUEUE")

@@ -1,0 +1,208 @@
+"""Every script says on its first lines what it takes, returns, refuses and tells; this compares that with its code."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import lua
+from orchestrator.scripts import Scripts
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
+USERS_ADD = {"add_job"}
+FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+BINDING = re.compile(r"^local ([\w, ]+) = (.*ARGV\[?.*)$", re.MULTILINE)
+
+
+class Header(NamedTuple):
+    """The parsed comment at the top of a script."""
+
+    shebang: str
+    duty: str
+    sections: dict[str, list[str]]
+
+    def names(self, section: str) -> list[str]:
+        """First words of a section's lines, up to a line that begins a repeated group."""
+        names = []
+        for line in self.sections[section]:
+            if line.startswith("then "):
+                break
+            names.append(line.split()[0])
+        return [name for name in names if name != "none" or section == "KEYS"]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "lua" / f"{name}.lua").read_text()
+
+
+def header_of(name: str) -> Header:
+    shebang, *lines = text_of(name).splitlines()
+    comment = []
+    for line in lines:
+        if not line.startswith("--") or line.startswith("-- include:"):
+            break
+        comment.append(line[2:])
+    duty, sections, section = [], {}, ""
+    for line in comment:
+        if line.strip() in SECTIONS and line.startswith(" ") and not line.startswith("  "):
+            section = line.strip()
+            sections[section] = list[str]()
+        elif section and line.strip():
+            assert line.startswith("   "), f"{name}: {line!r} is not indented under {section}"
+            sections[section].append(line.strip())
+        elif line.strip():
+            duty.append(line.strip())
+    return Header(shebang, " ".join(duty), sections)
+
+
+def reachable(name: str) -> str:
+    """The code of a script and of those of its included functions that it can call."""
+    code = "\n".join(line for line in lua.source(name).splitlines() if not line.startswith("--"))
+    functions = {match[1]: match[0] for match in FUNCTION.finditer(code)}
+    body = FUNCTION.sub("", code)
+    found, todo = {"": body}, [body]
+    while todo:
+        words = set(re.findall(r"\w+", todo.pop()))
+        for called in words & functions.keys() - found.keys():
+            found[called] = functions[called]
+            todo.append(functions[called])
+    return "\n".join(found.values())
+
+
+def words(lines: list[str], pattern: str) -> set[str]:
+    return set(re.findall(pattern, " ".join(lines)))
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_a_script_says_what_it_does_and_has_every_section_once_and_in_order(name: str) -> None:
+    header = header_of(name)
+    assert header.duty.endswith(".")
+    assert list(header.sections) == SECTIONS
+    assert all(header.sections.values())
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_a_script_begins_with_the_flags_of_its_kind(name: str) -> None:
+    if name in USERS_ADD:
+        expected = "#!lua"
+    elif name.startswith("get_"):
+        expected = "#!lua flags=no-writes"
+    else:
+        expected = "#!lua flags=allow-oom"
+    assert header_of(name).shebang == expected
+    assert lua.source(name).splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_a_script_declares_two_keys_and_names_them_in_one_line(name: str) -> None:
+    assert header_of(name).names("KEYS") == ["meta", "none"]
+    assert text_of(name).count("KEYS[") == 2
+    assert "local _, _ = KEYS[1], KEYS[2]\n" in text_of(name)
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_the_arguments_in_the_header_are_those_that_are_bound_in_that_order(name: str) -> None:
+    body = text_of(name).split("local _, _ = KEYS[1], KEYS[2]\n")[1]
+    bindings = body.split("\n\n")[0]
+    bound: list[str] = []
+    places: list[int] = []
+    for names, values in BINDING.findall(bindings):
+        bound += names.split(", ")
+        places += [int(place) for place in re.findall(r"ARGV\[(\d+)\]|unpack\(ARGV, (\d+)\)", values) for place in place if place]
+        places += [1] * values.count("unpack(ARGV)")
+    assert bound == header_of(name).names("ARGV")
+    assert places == list(range(1, len(bound) + 1))
+    assert not re.search(r"ARGV\[\d", body[len(bindings) :]), "the body uses the names"
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_the_errors_in_the_header_are_those_the_script_can_answer(name: str) -> None:
+    raised = set(re.findall(r"error_reply\('([A-Z_]+) ", reachable(name)))
+    assert words(header_of(name).sections["Errors"], r"\b[A-Z]+_[A-Z_]+\b") == raised
+
+
+@pytest.mark.parametrize("name", lua.names())
+def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> None:
+    code = reachable(name)
+    emitted = set(re.findall(r"(?:emit|emit_queue_event|finish_job)\((?:job, )?'(\w+)'", code))
+    emitted |= {"paused", "resumed"} & emitted
+    if "publish(added_text(" in code:
+        emitted.add("added")
+    lines = header_of(name).sections["Events"]
+    for other in re.findall(r"those of (\w+)", " ".join(lines)):
+        lines = lines + header_of(other).sections["Events"]
+    declared = words([re.sub(r"\([^)]*\)|those of \w+|of jobs that were due|where only some are kept", "", line) for line in lines], r"\b[a-z]+\b")
+    assert declared - {"none", "and", "or", "when", "another", "call", "made", "this", "id"} == emitted
+
+
+def test_scripts_has_a_method_for_every_script_that_runs_it() -> None:
+    for name in lua.names():
+        method = getattr(Scripts, name)
+        assert f'_run("{name}"' in re.sub(r"\(\s+", "(", inspect.getsource(method))
+    run = set(re.findall(r'_run\(\s*"(\w+)"', inspect.getsource(Scripts)))
+    assert run == set(lua.names())
+
+
+def test_nothing_but_scripts_runs_lua() -> None:
+    pattern = re.compile(r"\.(evalsha|eval|evalsha_ro|eval_ro|fcall|register_script|script_load)\(")
+    found = {}
+    for room in ("orchestrator", "workers", "webhooks"):
+        for path in (ROOT / room).rglob("*.py"):
+            if count := len([call for call in pattern.findall(path.read_text()) if call != "eval"]):
+                found[path.name] = count
+    assert found == {"scripts.py": 1}
+
+
+def test_only_add_job_writes_a_definition() -> None:
+    for name in lua.names():
+        writes = re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", reachable(name))
+        assert set(writes) <= {"HMGET", "DEL"} | ({"HSET"} if name == "add_job" else set()), name
+
+
+def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
+    assert len(lua.names()) == len(list((ROOT / "lua").glob("*.lua")))
+    for name in lua.names():
+        text = lua.source(name)
+        assert "-- include:" not in text
+        functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+        assert len(functions) == len(set(functions)), name
+
+
+def test_every_include_is_used() -> None:
+    used = {
+        include
+        for path in (ROOT / "lua").rglob("*.lua")
+        for line in re.findall(r"^-- include: (.+)$", path.read_text(), re.MULTILINE)
+        for include in line.split(", ")
+    }
+    assert used == {path.stem for path in (ROOT / "lua" / "includes").glob("*.lua")}
+
+
+def test_a_missing_include_and_a_loop_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "one.lua": "#!lua\n-- include: nothing\n",
+        "two.lua": "#!lua\n-- include: a\n",
+        "includes/a.lua": "-- include: b\n",
+        "includes/b.lua": "-- include: a\n",
+    }
+    (tmp_path / "includes").mkdir()
+    for path, text in texts.items():
+        (tmp_path / path).write_text(text)
+    monkeypatch.setattr(lua, "files", lambda package: tmp_path)
+    lua.source.cache_clear()
+    try:
+        with pytest.raises(lua.IncludeError, match="no lua/includes/nothing"):
+            lua.source("one")
+        with pytest.raises(lua.IncludeError, match="a -> b -> a"):
+            lua.source("two")
+    finally:
+        lua.source.cache_clear()
+
+
+def test_the_linter_finds_nothing() -> None:
+    from lua.lint import main
+
+    assert main() == 0

@@ -1,0 +1,1 @@
+"""Workers that turn prompts into pictures: policy and bookkeeping here, inference in a child process."""
