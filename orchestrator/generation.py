@@ -1,6 +1,7 @@
 """The payload of a generation: what is asked, what comes back, and what its progress says."""
 
 import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,17 @@ MAX_SEED = 2**53 - 1  # exact in JSON for every client
 MAX_METADATA_BYTES = 2048
 
 WebhookEvent = Literal["started", "progress", "milestone", "completed", "failed", "canceled"]
+
+WEBHOOK_EVENTS: Mapping[str, WebhookEvent] = {
+    "active": "started",
+    "progress": "progress",
+    "milestone": "milestone",
+    "completed": "completed",
+    "failed": "failed",
+    "canceled": "canceled",
+}
+"""The queue's event types that webhooks tell, and what they are called there."""
+
 Phase = Literal["loading", "encoding", "denoising", "decoding", "storing"]
 Milestone = Literal["model_loaded", "preview_ready", "denoised", "decoded", "stored"]
 

@@ -70,7 +70,7 @@ class LineFormatter(logging.Formatter):
             fields["traceback"] = self.formatException(record.exc_info)
         if self._form == "json":
             whole = {"at": int(record.created * 1000), "level": record.levelname.lower(), "event": record.getMessage()}
-            return json.dumps(whole | fields, default=str, ensure_ascii=False)
+            return _printable(json.dumps(whole | fields, default=str, ensure_ascii=False))
         pairs = "".join(f" {key}={_word(value)}" for key, value in fields.items())
         return (
             f"{self.formatTime(record, self.datefmt)} {record.levelname.lower()} {_plain(record.getMessage())}{pairs}"
@@ -79,12 +79,17 @@ class LineFormatter(logging.Formatter):
 
 def _word(value: Any) -> str:
     text = str(value)
-    return (
-        text
-        if text.isascii() and text.isprintable() and " " not in text and text
-        else json.dumps(text, ensure_ascii=False)
-    )
+    return text if text.isascii() and text.isprintable() and " " not in text and text else _quoted(text)
 
 
 def _plain(text: str) -> str:
-    return text if text.isprintable() else json.dumps(text)
+    return text if text.isprintable() else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return _printable(json.dumps(text, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """Also separators and marks of direction, which JSON may leave as they are, could fake a line."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ("kargah/shapes",)
     """Models that are offered: the built-in one, hub ids, or folders in diffusers' format. The first is the default."""
     device: str = "auto"
-    """Where inference runs: auto, cpu, cuda, cuda:0, mps."""
+    """Where inference runs: auto, cpu, cuda, cuda:0, mps; several, by commas: one inference process each."""
     threads: int = 1
     """CPU threads of one inference process; 0 = torch's own choice."""
     attempts: int = 3

@@ -134,7 +134,6 @@ class Worker:
         Handed-back jobs keep their place and lose no attempt. Returns when all is closed, also without Redis.
         """
         self._stopping.set()
-        await self._blocking.connection_pool.disconnect(inuse_connections=True)  # ends a blocked read at once
         if not self._lanes:
             await self._close()
             return
@@ -190,12 +189,20 @@ class Worker:
         if self._stopping.is_set():
             return
         block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
+        woken = asyncio.create_task(self._read_marker(block_s))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([woken, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            stopping.cancel()
+            await asyncio.wait([woken, stopping])
+
+    async def _read_marker(self, block_s: float) -> None:
         try:
             await self._blocking.bzpopmin(self.queue.keys.marker, block_s)
         except (RedisError, OSError):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S):
-                    await self._stopping.wait()
+            await asyncio.sleep(RETRY_S)
 
     async def _run_attempt(self, claim: Claim) -> Finish:
         job = ActiveJob(claim, self.queue.scripts, self._progress_interval_ms)

@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-from orchestrator.scripts import Client
-
 Dump = dict[str, Any]
 
 _FORGETFUL = ("answer:",)
@@ -12,7 +10,7 @@ _FORGETFUL = ("answer:",)
 _MOMENT = re.compile(r"\b1\d{12}(?:-\d+)?\b| object at 0x[0-9a-f]+|sleep_ms=\d+")
 
 
-async def dump(client: Client, prefix: str, *, with_answers: bool = False) -> Dump:
+async def dump(client: Any, prefix: str, *, with_answers: bool = False) -> Dump:
     """All keys under `prefix`, without it, with their values; when a key expires is left out."""
     found: Dump = {}
     async for key in client.scan_iter(match=f"{prefix}*", count=1000):
@@ -42,7 +40,7 @@ def without(found: Dump, *names: str) -> Dump:
     return changed
 
 
-async def _value(client: Client, key: bytes) -> Any:
+async def _value(client: Any, key: bytes) -> Any:
     kind = (await client.type(key)).decode()
     match kind:
         case "string":
@@ -58,7 +56,9 @@ async def _value(client: Client, key: bytes) -> Any:
         case "stream":
             entries = await client.xrange(key)
             groups = [(_text(group["name"]), group["pending"]) for group in await client.xinfo_groups(key)]
-            return [(_text(entry), {_text(k): _text(v) for k, v in fields.items()}) for entry, fields in entries], groups
+            return [
+                (_text(entry), {_text(k): _text(v) for k, v in fields.items()}) for entry, fields in entries
+            ], groups
         case "none":  # gone since it was found
             return None
         case _:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -62,7 +63,7 @@ class Server:
             self._command(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509
+            preexec_fn=_die_with_parent,
         )
         deadline = time.monotonic() + START_S
         with redis.Redis.from_url(self.url) as client:
@@ -95,7 +96,7 @@ class Server:
             command += ["--unixsocket", str(self.socket)]
         return [*command, *self._options]
 
-    def _is_ready(self, client: "redis.Redis") -> bool:
+    def _is_ready(self, client: Any) -> bool:
         try:
             client.ping()
             if not self.is_cluster:

@@ -6,20 +6,10 @@ from typing import Any
 import msgspec
 
 from orchestrator.events import Event
-from orchestrator.generation import Generation, GenerationProgress, GenerationResult, WebhookEvent
+from orchestrator.generation import WEBHOOK_EVENTS, Generation, GenerationProgress, GenerationResult
 from orchestrator.settings import Settings
 
 MAX_ERROR_CHARS = 2000
-
-# From the queue's word to the receiver's.
-WORDS: dict[str, WebhookEvent] = {
-    "active": "started",
-    "progress": "progress",
-    "milestone": "milestone",
-    "completed": "completed",
-    "failed": "failed",
-    "canceled": "canceled",
-}
 
 
 class MessageImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +78,7 @@ class Composer:
     def compose(self, event: Event, generation: Generation, last: GenerationProgress | None = None) -> Message:
         """The body for `event`; `last` is the job's last progress, for a failed one. Raises `KeyError` for an event
         receivers are not told of, `msgspec.ValidationError` for one that is malformed."""
-        word = WORDS[event.type]
+        word = WEBHOOK_EVENTS[event.type]
         content = MessageContent(
             id=event.job or "",
             run=event.run,

@@ -11,14 +11,14 @@ from redis.exceptions import RedisError, ResponseError
 
 from orchestrator.errors import InvalidOption, StoreUnavailable
 from orchestrator.events import Event
-from orchestrator.generation import Generation, GenerationProgress, WebhookEvent
+from orchestrator.generation import WEBHOOK_EVENTS, Generation, GenerationProgress, WebhookEvent
 from orchestrator.job import MAX_ATTEMPTS, JobOptions, KeepJobs
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
 from orchestrator.scripts import connect
 from webhooks.delivery import JOB_NAME, Delivery
 from webhooks.latest import Latest
-from webhooks.message import WORDS, Composer
+from webhooks.message import Composer
 from webhooks.schedule import Schedule
 from webhooks.signature import message_id
 
@@ -182,7 +182,7 @@ class Relay:
     async def _deliveries_of(self, entry: Entry) -> list[Delivery]:
         event = Event.decode(entry.fields[b"id"].decode(), entry.fields[b"event"])
         generation = msgspec.json.decode(entry.fields[b"data"], type=Generation)
-        wanted = [found for found in subscriptions_of(generation) if WORDS.get(event.type) in found.events]
+        wanted = [found for found in subscriptions_of(generation) if WEBHOOK_EVENTS.get(event.type) in found.events]
         if not wanted or event.job is None:
             return []
         message = self._composer.compose(event, generation, await self._last_progress(event))

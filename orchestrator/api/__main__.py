@@ -9,7 +9,7 @@ from orchestrator.settings import Settings
 
 
 def main() -> None:
-    """Serve by the environment's settings; exit status 2 for settings that cannot be."""
+    """Serve by the environment's settings; settings that cannot be end it with a sentence."""
     try:
         settings = Settings.from_env()
         log.configure(settings.log_format)

@@ -39,7 +39,8 @@ class Context:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.queue)
             await stack.enter_async_context(self.hub)
-            await stack.enter_async_context(service.duties(self.queue, storage=self.storage))
+            duties = service.duties(self.queue, storage=self.storage, lease_ms=self.settings.lease_ms)
+            await stack.enter_async_context(duties)
             try:
                 yield
             finally:

@@ -1,5 +1,8 @@
 """Watching generations: the history of one, and streams of one or of all, without gaps or repetitions."""
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,12 +10,12 @@ from starlette.routing import BaseRoute, Route
 
 from orchestrator.api.context import Context
 from orchestrator.api.queries import job_id_of
-from orchestrator.api.resource import pictures_of, preview_url, resource_of, resources_of
+from orchestrator.api.resource import pictures_in, preview_of, resource_of, resources_of
 from orchestrator.api.streams import HEARTBEAT, EventStream, Write, frame
 from orchestrator.errors import InvalidOption, JobNotFound
 from orchestrator.events import TERMINAL, Event, id_key
-from orchestrator.generation import GenerationResult
 from orchestrator.hub import Watch
+from orchestrator.job import Job, JobState
 
 RECENT = 50
 PAGE = 1000
@@ -102,11 +105,22 @@ class Events:
 
     async def _send_recent(self, write: Write, *, is_reset: bool) -> str:
         jobs, last_id = await self.context.queue.get_recent(0, RECENT)
-        recent = sorted(resources_of(jobs), key=lambda resource: resource.created_at)
+        histories = await self._running_histories(jobs, last_id)
+        recent = sorted(resources_of(jobs, histories), key=lambda resource: resource.created_at)
         frames = [frame("reset", b"{}")] if is_reset else []
         frames += [frame("snapshot", msgspec.json.encode({"generation": resource})) for resource in recent]
         await write(b"".join([*frames, _ready(last_id)]))
         return last_id
+
+    async def _running_histories(self, jobs: Sequence[Job], last_id: str) -> dict[str, list[Event]]:
+        """Of the few jobs that run, the history as of `last_id`: only it knows the newest preview."""
+        running = [job.id for job in jobs if job.state is JobState.ACTIVE]
+        snapshots = await asyncio.gather(*map(self.context.queue.get_snapshot, running))
+        return {
+            snapshot.job.id: [event for event in snapshot.history if id_key(event.id) <= id_key(last_id)]
+            for snapshot in snapshots
+            if snapshot is not None
+        }
 
     async def _follow(self, watch: Watch, write: Write, *, until: frozenset[str]) -> None:
         while True:
@@ -131,10 +145,10 @@ class Events:
 def event_text(event: Event) -> bytes:
     """An event's flat JSON, with its id and the URLs that belong to it."""
     added: dict[str, object] = {"id": event.id}
-    if event.job is not None and event.type == "milestone" and event.fields.get("name") == "preview_ready":
-        added["url"] = preview_url(event.job, event.fields["data"]["number"])
-    if event.job is not None and event.type == "completed" and "result" in event.fields:
-        added["images"] = pictures_of(event.job, msgspec.convert(event.fields["result"], GenerationResult))
+    if preview := preview_of(event):
+        added["url"] = preview.url
+    if pictures := pictures_in(event):
+        added["images"] = pictures
     return msgspec.json.encode(added)[:-1] + b"," + event.encode()[1:]
 
 

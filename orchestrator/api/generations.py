@@ -1,7 +1,5 @@
 """Generations: asking for pictures, looking at them, canceling, retrying and removing."""
 
-from collections.abc import Mapping
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +14,7 @@ from orchestrator.api.resource import Resource, resource_of, resources_of, url_o
 from orchestrator.api.responses import JsonResponse
 from orchestrator.backoff import Backoff
 from orchestrator.errors import InvalidOption, JobNotFound
-from orchestrator.generation import JOB_NAME, Generation, GenerationRequest, ModelCard, WebhookEvent, complete
+from orchestrator.generation import JOB_NAME, WEBHOOK_EVENTS, Generation, GenerationRequest, ModelCard, complete
 from orchestrator.job import Job, JobOptions, KeepJobs
 from orchestrator.log import get_logger
 from orchestrator.settings import Settings
@@ -27,16 +25,6 @@ PAGE = 50
 MAX_PAGE = 100
 BACKOFF_JITTER = 0.2
 MAX_REASON_CHARS = 200
-
-# What clients call the events of a generation, in the words of the queue.
-EVENT_TYPES: Mapping[WebhookEvent, str] = {
-    "started": "active",
-    "progress": "progress",
-    "milestone": "milestone",
-    "completed": "completed",
-    "failed": "failed",
-    "canceled": "canceled",
-}
 
 
 class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,7 +132,7 @@ def options_of(generation: Generation, settings: Settings, priority: int | None,
         timeout_ms=settings.timeout_s * 1000,
         remove_on_complete=KeepJobs(age_s=settings.keep_completed_s),
         remove_on_fail=KeepJobs(age_s=settings.keep_failed_s),
-        notify=tuple(EVENT_TYPES[event] for event in generation.webhook_events),
+        notify=tuple(type_ for type_, event in WEBHOOK_EVENTS.items() if event in generation.webhook_events),
         has_files=True,
     )
 

@@ -54,5 +54,6 @@ def _is_one_of(host: str, names: Collection[str | None]) -> bool:
 def _is_foreign(headers: Headers, own: Collection[str]) -> bool:
     origin = headers.get("origin")
     if origin is not None:
-        return origin.lower().partition("://")[2] not in own
+        site = origin.lower().partition("://")[2]
+        return not site or site not in own  # "null" is the origin of sandboxed frames and local files
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")

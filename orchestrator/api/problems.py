@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ExceptionHandler
 
@@ -114,6 +114,10 @@ async def _on_http_exception(_: Request, error: Exception) -> Response:
     return problem_response(plain_problem(error.status_code, error.detail), error.headers)
 
 
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)  # for nobody: the client left before its request was complete
+
+
 async def _on_bug(request: Request, error: Exception) -> Response:
     log.error("request.crashed", method=request.method, error=type(error).__name__)
     return problem_response(plain_problem(500, "This is a fault of the service; its log says more."), SECURITY_HEADERS)
@@ -122,5 +126,6 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 HANDLERS: Mapping[int | type[Exception], ExceptionHandler] = {
     **dict.fromkeys(KINDS, _on_kargah_error),
     HTTPException: _on_http_exception,
+    ClientDisconnect: _on_disconnect,
     Exception: _on_bug,
 }

@@ -1,6 +1,6 @@
 """A generation as clients see it: made from a job and, where it is at hand, the job's history."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -126,12 +126,12 @@ def resource_of(job: Job, history: Iterable[Event] = ()) -> Resource:
     )
 
 
-def resources_of(jobs: Iterable[Job]) -> list[Resource]:
+def resources_of(jobs: Iterable[Job], histories: Mapping[str, Iterable[Event]] = {}) -> list[Resource]:
     """Those of the jobs that are generations: anybody with access to Redis may add others to the queue."""
     found = []
     for job in jobs:
         try:
-            found.append(resource_of(job))
+            found.append(resource_of(job, histories.get(job.id, ())))
         except JobNotFound:
             continue
     return found
@@ -163,9 +163,31 @@ def pictures_of(job_id: str, result: GenerationResult) -> list[Picture]:
     ]
 
 
-def preview_url(job_id: str, number: int) -> str:
-    """Where the preview is found. The number only makes each a new URL: there is no going back to an older one."""
-    return f"{url_of(job_id)}/preview?number={number}"
+def pictures_in(event: Event) -> list[Picture] | None:
+    """The pictures that a `completed` event tells of; None for other events, and other jobs' results."""
+    if event.type != "completed" or event.job is None:
+        return None
+    try:
+        return pictures_of(event.job, msgspec.convert(event.fields.get("result"), GenerationResult))
+    except msgspec.ValidationError:
+        return None
+
+
+def preview_of(event: Event) -> Preview | None:
+    """The preview that an event tells of. The number only makes each a new URL: only the newest can be had."""
+    if event.type != "milestone" or event.job is None or event.fields.get("name") != "preview_ready":
+        return None
+    try:
+        data = msgspec.convert(event.fields.get("data"), _PreviewData)
+    except msgspec.ValidationError:
+        return None
+    url = f"{url_of(event.job)}/preview?number={data.number}"
+    return Preview(number=data.number, step=data.step, url=url)
+
+
+class _PreviewData(msgspec.Struct, frozen=True):
+    number: int
+    step: int | None = None
 
 
 def _progress_of(job: Job) -> GenerationProgress | None:
@@ -178,9 +200,6 @@ def _progress_of(job: Job) -> GenerationProgress | None:
 def _last_preview(job: Job, history: Iterable[Event]) -> Preview | None:
     found = None
     for event in history:
-        if event.run != job.run or event.attempt != job.attempts_started:
-            continue
-        if event.type == "milestone" and event.fields.get("name") == "preview_ready":
-            number, step = event.fields["data"]["number"], event.fields["data"].get("step")
-            found = Preview(number=number, step=step, url=preview_url(job.id, number))
+        if event.run == job.run and event.attempt == job.attempts_started:
+            found = preview_of(event) or found
     return found

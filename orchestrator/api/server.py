@@ -47,6 +47,7 @@ class Server(uvicorn.Server):
         """Stop within `STOP_S`, and a little for the rest."""
         self.streams.stop()
         await super().shutdown(sockets)
+        log.info("api.stopped", requests=self.server_state.total_requests)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -81,6 +82,7 @@ def make_server(settings: Settings, limits: Limits | None = None) -> Server:
         log_level="error",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S,
     )

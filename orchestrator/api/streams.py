@@ -90,6 +90,9 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the feed. Its life is a timeout without an end, until somebody sets it to now."""
+        if scope["method"] == "HEAD":
+            await self._part(send)
+            return
 
         async def write(frames: bytes) -> None:
             if life.expired():

@@ -24,7 +24,7 @@ def spawn(url: str, queue_name: str) -> Iterator[Spawn]:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.worker_process", url, queue, *words],
             cwd=ROOT,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509
+            preexec_fn=_die_with_parent,
         )
         started.append(process)
         return process

@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.invariants import check_history, check_queue
 LONG_S = 60.0
 
 
-async def ledger(client: Client, queue: str, job_id: str) -> list[str]:
+async def ledger(client: Any, queue: str, job_id: str) -> list[str]:
     return [entry.decode() for entry in await client.lrange(ledger_key(queue, job_id), 0, -1)]
 
 
@@ -47,7 +48,7 @@ async def assert_completed_once(queue: Queue, job_id: str) -> int:
 
 @pytest.mark.parametrize("seed", [20])
 async def test_500_jobs_survive_20_kills_of_their_workers(queue: Queue, spawn: Spawn, seed: int) -> None:
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     ids = [f"j{number}" for number in range(500)]
     for job_id in ids:
         await queue.add("work", Work(ms=50), JobOptions(id=job_id, max_stalled=20))

@@ -6,7 +6,7 @@ import msgspec
 
 from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
-from orchestrator.scripts import Claim, Claims, Client, Finish
+from orchestrator.scripts import Claim, Claims, Finish
 
 LEASE_MS = 60_000
 INTERVAL_MS = 1000
@@ -18,7 +18,7 @@ class Scene:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.client: Client = queue.client
+        self.client: Any = queue.client  # of whose answers redis-py's types say too little
         self.scripts = queue.scripts
         self.prefix = queue.keys.prefix
         self.definitions: dict[str, dict[bytes, bytes]] = {}
@@ -49,9 +49,7 @@ class Scene:
     async def finish(self, claim: Claim, outcome: str = "completed", content: bytes = b"1", pause_ms: int = -1) -> str:
         """End an attempt without claiming another job; returns what became of the job."""
         ending = Finish(claim.job.id, claim.lease, outcome, content, pause_ms)
-        claims = await self.scripts.move_to_finished(
-            self.token(), "w:1", "worker", LEASE_MS, INTERVAL_MS, 0, [ending]
-        )
+        claims = await self.scripts.move_to_finished(self.token(), "w:1", "worker", LEASE_MS, INTERVAL_MS, 0, [ending])
         return claims.outcomes[0]
 
     async def completed(self, job_id: str, **options: Any) -> Claim:

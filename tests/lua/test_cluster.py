@@ -1,13 +1,13 @@
 """On a cluster: keys of a foreign slot are refused, and a script during a slot's move does all or nothing."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import AskError, ResponseError, TryAgainError
@@ -30,7 +30,7 @@ on_clusters = pytest.mark.parametrize("server", CLUSTER_KINDS, indirect=True)
 async def test_a_write_to_a_foreign_slot_is_refused(client: Client, queue: Queue, name: str) -> None:
     planted = lua.source(name).replace("\nlocal _, _ =", "\nredis.call('SET', 'foreign', '1')\nlocal _, _ =", 1)
     assert "foreign" in planted
-    with pytest.raises(ResponseError, match="non local key|not hash to the same slot"):
+    with pytest.raises(ResponseError, match=r"non local key|not hash to the same slot"):
         await client.eval(planted, 2, queue.keys.meta, queue.keys.none, *"123456")
     assert not await client.exists("foreign")
 
@@ -47,8 +47,8 @@ async def test_without_its_first_line_a_one_node_cluster_would_let_a_foreign_wri
 class Move(NamedTuple):
     """Two nodes of a cluster, between which a slot moves."""
 
-    source: "Redis"
-    target: "Redis"
+    source: Any
+    target: Any
     target_port: int
     source_id: str
     target_id: str
@@ -87,7 +87,8 @@ def nodes(runtime_folder: Path) -> Iterator[tuple[Server, Server]]:
 async def move(nodes: tuple[Server, Server]) -> AsyncIterator[Move]:
     """The two nodes, met."""
     source, target = nodes
-    first, second = connect(source.url), connect(target.url)
+    first: Any = connect(source.url)
+    second: Any = connect(target.url)
     await first.execute_command("CLUSTER", "MEET", "127.0.0.1", target.port, target._bus_port)
 
     async def met() -> bool:
@@ -102,7 +103,7 @@ async def move(nodes: tuple[Server, Server]) -> AsyncIterator[Move]:
 
 
 @pytest.fixture
-async def cluster(nodes: tuple[Server, Server], move: Move) -> "AsyncIterator[RedisCluster]":
+async def cluster(nodes: tuple[Server, Server], move: Move) -> AsyncIterator[Any]:
     """A client of both nodes."""
     client = RedisCluster(host="127.0.0.1", port=nodes[0].port)
     yield client
@@ -110,7 +111,7 @@ async def cluster(nodes: tuple[Server, Server], move: Move) -> "AsyncIterator[Re
 
 
 @pytest.fixture(scope="module")
-def unmoved() -> Iterator[Iterator[str]]:
+def unmoved() -> Iterator[str]:
     """Names of queues in slots of the first node, each slot once."""
     used = {16383}
 
@@ -120,12 +121,12 @@ def unmoved() -> Iterator[Iterator[str]]:
                 used.add(slot)
                 yield f"q{number}"
 
-    yield names()
+    return names()
 
 
 @pytest.mark.parametrize(("number", "scenario"), list(enumerate(SCENARIOS)), ids=str)
 async def test_a_script_during_a_slots_move_changes_nothing_and_is_done_after_it(
-    number: int, scenario: Scenario, move: Move, cluster: "RedisCluster", unmoved: Iterator[str]
+    number: int, scenario: Scenario, move: Move, cluster: Any, unmoved: Iterator[str]
 ) -> None:
     queue_name, twin_name = next(unmoved), next(unmoved)
     twin = Scene(Queue(twin_name, move.source))
@@ -182,14 +183,12 @@ async def arguments(scenario: Scenario, call: Any) -> list[Any]:
             sent.extend(args)
             raise InterruptedError
 
-    try:
+    with contextlib.suppress(InterruptedError):
         await getattr(Sink(None, Keys("x")), scenario.script)(*call.args, **call.fields)  # type: ignore[arg-type]
-    except InterruptedError:
-        pass
     return sent
 
 
-async def evaluate(node: "Redis", scene: Scene, name: str, args: list[Any], *, asking: bool) -> None:
+async def evaluate(node: Any, scene: Scene, name: str, args: list[Any], *, asking: bool) -> None:
     keys = scene.queue.keys
     async with node.client() as connection:
         if asking:

@@ -102,9 +102,7 @@ async def test_every_step_of_a_running_job_goes_on_and_the_duties_work(scene: Sc
     assert (counts["waiting"], counts["completed"], counts["canceled"], counts["active"]) == (1, 1, 1, 0)
 
 
-async def test_a_full_server_drains_and_takes_jobs_again(
-    small_server: Server, queue: Queue, client: Client
-) -> None:
+async def test_a_full_server_drains_and_takes_jobs_again(small_server: Server, queue: Queue, client: Client) -> None:
     """Eight running jobs keep their leases while adds are refused until the server has room again."""
     filled = asyncio.Event()
 

@@ -111,7 +111,12 @@ def test_the_arguments_in_the_header_are_those_that_are_bound_in_that_order(name
     places: list[int] = []
     for names, values in BINDING.findall(bindings):
         bound += names.split(", ")
-        places += [int(place) for place in re.findall(r"ARGV\[(\d+)\]|unpack\(ARGV, (\d+)\)", values) for place in place if place]
+        places += [
+            int(place)
+            for place in re.findall(r"ARGV\[(\d+)\]|unpack\(ARGV, (\d+)\)", values)
+            for place in place
+            if place
+        ]
         places += [1] * values.count("unpack(ARGV)")
     assert bound == header_of(name).names("ARGV")
     assert places == list(range(1, len(bound) + 1))
@@ -134,7 +139,10 @@ def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> No
     lines = header_of(name).sections["Events"]
     for other in re.findall(r"those of (\w+)", " ".join(lines)):
         lines = lines + header_of(other).sections["Events"]
-    declared = words([re.sub(r"\([^)]*\)|those of \w+|of jobs that were due|where only some are kept", "", line) for line in lines], r"\b[a-z]+\b")
+    declared = words(
+        [re.sub(r"\([^)]*\)|those of \w+|of jobs that were due|where only some are kept", "", line) for line in lines],
+        r"\b[a-z]+\b",
+    )
     assert declared - {"none", "and", "or", "when", "another", "call", "made", "this", "id"} == emitted
 
 

@@ -102,5 +102,3 @@ async def load_all(client: Client) -> None:
 
 def comparable(value: object, scene: Scene) -> str:
     return timeless(value).replace(scene.queue.name, "QUEUE")
-
-

@@ -54,7 +54,13 @@ def types(history: list[Event]) -> list[str]:
 
 
 async def test_an_added_job_is_read_back_as_it_was_given(queue: Queue) -> None:
-    data = {"text": "שלום\n\u2028 \x00 \"quote\" </script>", "list": [], "none": None, "big": 2**53, "float": 1e-7}
+    data: dict[str, Any] = {
+        "text": 'שלום\n\u2028 \x00 "quote" </script>',
+        "list": [],
+        "none": None,
+        "big": 2**53,
+        "float": 1e-7,
+    }
     options = JobOptions(priority=5, attempts=3, backoff=Backoff(delay_ms=10, jitter=0.5), timeout_ms=1, keep_logs=5)
     added = await queue.add("paint", data, options)
     found = await queue.get_job(added.id)
@@ -78,7 +84,7 @@ async def test_the_same_id_gives_the_job_that_is_there_and_tells_so(queue: Queue
 
 @pytest.mark.parametrize("state", list(JobState))
 async def test_adding_an_existing_id_is_never_silent_in_any_state(scene: Scene, state: JobState) -> None:
-    arrange = {
+    arrange: Any = {
         "waiting": scene.add,
         "delayed": lambda job_id: scene.add(job_id, delay_ms=10_000),
         "active": scene.active,
@@ -208,7 +214,17 @@ async def test_data_that_json_cannot_say_are_refused_and_nothing_is_sent(queue: 
 
 
 async def test_data_that_only_look_dangerous_are_taken(queue: Queue) -> None:
-    for data in (None, [None], "null", {"null": 1.5}, json.loads("[" * 200 + "]" * 200), 10**30, -0.0, {"a": "NaN"}, msgspec.Raw(b'{"a":\n 1}')):
+    for data in (
+        None,
+        [None],
+        "null",
+        {"null": 1.5},
+        json.loads("[" * 200 + "]" * 200),
+        10**30,
+        -0.0,
+        {"a": "NaN"},
+        msgspec.Raw(b'{"a":\n 1}'),
+    ):
         job = await queue.add("paint", data)
         found = await queue.get_job(job.id)
         assert found is not None
@@ -328,12 +344,14 @@ async def test_a_page_has_a_start_and_a_bounded_length(queue: Queue, start: Any,
 
 
 async def test_jobs_start_by_priority_then_in_the_order_of_adding_with_none_first(scene: Scene) -> None:
-    draw = random.Random(7)  # noqa: S311
+    draw = random.Random(7)
     jobs = [(draw.choice([0, 1, 2, 3, 2**21 - 1]), f"j{n}") for n in range(300)]
     for priority, job_id in jobs:
         await scene.add(job_id, priority=priority)
     expected = [job_id for _, job_id in sorted(jobs, key=lambda job: job[0])]
-    listed = [job.id for start in range(0, 300, 100) for job in await scene.queue.get_jobs([JobState.WAITING], start, 100)]
+    listed = [
+        job.id for start in range(0, 300, 100) for job in await scene.queue.get_jobs([JobState.WAITING], start, 100)
+    ]
     assert listed == expected
     assert await drain(scene) == expected
 
@@ -590,9 +608,7 @@ async def test_a_canceled_job_whose_worker_is_lost_ends_as_canceled(scene: Scene
 async def test_a_cancel_and_an_end_at_the_same_time_have_one_outcome(scene: Scene) -> None:
     for number in range(60):
         claim = await scene.active(f"a{number}")
-        _, ended = await asyncio.gather(
-            scene.queue.cancel(f"a{number}"), scene.finish(claim), return_exceptions=True
-        )
+        _, ended = await asyncio.gather(scene.queue.cancel(f"a{number}"), scene.finish(claim), return_exceptions=True)
         assert ended == "completed"
         check_history(await scene.queue.get_history(f"a{number}"))
     await check_queue(scene.queue)

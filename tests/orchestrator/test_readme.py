@@ -25,6 +25,7 @@ def settings_table() -> str:
     for field, text in zip(definition.body, definition.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             assert isinstance(field.target, ast.Name)
+            assert isinstance(text.value.value, str)
             rows.append(f"| `{PREFIX}{field.target.id.upper()}` | {_default(field.target.id)} | {text.value.value} |")
     return "\n".join(rows)
 

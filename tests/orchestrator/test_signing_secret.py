@@ -29,6 +29,16 @@ def test_processes_that_start_together_agree(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["webhook_secret"]
 
 
+def test_a_process_that_comes_too_late_takes_the_secret_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(data_dir=tmp_path)
+    first = signing_secret.load(settings)
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # as it looked a moment before
+    assert signing_secret.load(settings) == first
+    assert [entry.name for entry in tmp_path.iterdir()] == ["webhook_secret"]
+
+
 def test_the_setting_wins_and_nothing_is_written(tmp_path: Path) -> None:
     secret = signing_secret.new()
     assert signing_secret.load(Settings(data_dir=tmp_path, webhook_secret=secret)) == secret

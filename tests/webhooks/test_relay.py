@@ -34,6 +34,7 @@ async def test_an_event_becomes_one_delivery_job_and_leaves_the_outbox(rig: Rig)
     assert job is not None
     assert (job.header.attempts, job.header.complete_age_s, job.header.fail_age_s) == (4, 86_400, 30 * 86_400)
     assert job.header.notify == ()
+    assert job.header.max_stalled == 100  # lost relays are no fault of the message
     assert await rig.is_idle()
 
 
@@ -231,6 +232,28 @@ async def test_a_relay_outlives_a_redis_that_comes_back_empty(runtime_folder: Pa
     finally:
         stop.set()
         await running
+        await client.aclose()
+        await asyncio.to_thread(server.stop)
+
+
+async def test_on_a_full_server_a_relay_waits_and_loses_nothing(runtime_folder: Path, queue_name: str) -> None:
+    server = Server("valkey", runtime_folder / queue_name)
+    await asyncio.to_thread(server.start)
+    client = connect(server.url)
+    rig = Rig(client, server.url, queue_name)
+    try:
+        await rig.canceled_job()
+        await client.config_set("maxmemory", "1")
+        relay = rig.relay()
+        assert await relay.step() == 0  # makes its group, full or not
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await relay.step()
+        await client.config_set("maxmemory", "0")
+        assert await relay.step() == 1
+        assert len(await rig.queued()) == 1
+        await relay.close()
+    finally:
         await client.aclose()
         await asyncio.to_thread(server.stop)
 

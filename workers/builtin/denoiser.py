@@ -85,7 +85,6 @@ class Trainer:
         )
         self.average = Average(self.modules, 0.998)
         self.kept = scheduler().alphas_cumprod
-        self.predict: Callable[..., tuple[Tensor]] = denoiser
         self.step = 0
         self.spent_s = 0.0
         self.outlines = False
@@ -121,7 +120,7 @@ class Trainer:
         noise = torch.randn_like(latents)
         noisy = kept.sqrt() * latents + (1.0 - kept).sqrt() * noise
         velocity = kept.sqrt() * noise - (1.0 - kept).sqrt() * latents
-        guess = self.predict(noisy, times, states, return_dict=False)[0]
+        guess = self.denoiser(noisy, times, states, return_dict=False)[0]
         weight = emphasis(scenes) * (5.0 * (1.0 - kept)).clamp(max=1.0)
         loss = (weight * (guess - velocity).square()).mean()
         for optimiser in self.optimisers:

@@ -1,6 +1,7 @@
 """Draws a scene with Pillow: flat shapes on a flat background, three times too large and then reduced."""
 
 from collections.abc import Callable
+from functools import cache
 from math import cos, pi, sin
 from random import Random
 
@@ -11,6 +12,7 @@ from PIL import Image, ImageDraw
 from workers.builtin.scenes import COLOURS, SIZES, WIDTH, Scene
 
 SCALE = 3
+SILHOUETTE_RADIUS = 200.0
 Point = tuple[float, float]
 
 
@@ -35,13 +37,12 @@ def pixels(scene: Scene, random: Random | None = None) -> NDArray[np.uint8]:
     return np.asarray(draw(scene, random))
 
 
-def silhouette(shape: str, side: int) -> NDArray[np.bool_]:
-    """The shape alone, stretched to fill a square of ``side`` pixels: bool (side, side)."""
+@cache
+def silhouette(shape: str) -> NDArray[np.bool_]:
+    """The shape alone, large, in the middle: bool (512, 512)."""
     picture = Image.new("L", (512, 512), 0)
-    _draw_shape(ImageDraw.Draw(picture), shape, (256.0, 256.0), 200.0, 255, 0)
-    box = picture.getbbox()
-    assert box is not None
-    return np.asarray(picture.crop(box).resize((side, side), Image.Resampling.BOX)) > 127
+    _draw_shape(ImageDraw.Draw(picture), shape, (256.0, 256.0), SILHOUETTE_RADIUS, 255, 0)
+    return np.asarray(picture) > 127
 
 
 def _draw_shape(

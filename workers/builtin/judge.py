@@ -7,15 +7,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.builtin.drawing import silhouette
-from workers.builtin.scenes import COLOURS, COUNTS, PAIRS, PLACES, SHAPES, WIDTH, Scene, Thing
+from workers.builtin.drawing import SILHOUETTE_RADIUS, silhouette
+from workers.builtin.scenes import COLOURS, COUNTS, PAIRS, PLACES, SHAPES, SIZES, WIDTH, Scene, Thing
 
 Mask = NDArray[np.bool_]
 PALETTE = np.array(list(COLOURS.values()), dtype=np.float32)
 NAMES = list(COLOURS)
 FAR_FROM_GROUND = 55.0
 MIN_AREA = 90
-SIDE = 32
+SIDE = 48
 SHIFTED = WIDTH / 12
 """How much two centres must differ to stand left and right of, or above and below, one another."""
 
@@ -26,6 +26,7 @@ class Seen:
 
     colour: str
     shape: str
+    size: str
     x: float
     y: float
 
@@ -46,6 +47,7 @@ class Verdict:
     colour: bool
     shape: bool
     count: bool
+    size: bool | None = None
     position: bool | None = None
     both: bool | None = None
     relation: bool | None = None
@@ -75,7 +77,8 @@ def judge(scene: Scene, sight: Sight) -> Verdict:
         return Verdict(background, colour, shape, count)
     if scene.layout in PLACES:
         first = max(sight.things, key=lambda thing: _closeness(thing, scene.things[0]), default=None)
-        return Verdict(background, colour, shape, count, first is not None and place_of(first) == scene.layout)
+        size = first is not None and first.size == scene.things[0].size
+        return Verdict(background, colour, shape, count, size, first is not None and place_of(first) == scene.layout)
     both = Counter(wanted) == Counter(found)
     relation = count and _order_is_kept(scene, sight.things)
     return Verdict(background, colour, shape, count, both=both, relation=relation)
@@ -106,26 +109,49 @@ def components(mask: Mask) -> list[Mask]:
 def _describe(part: Mask, colours: NDArray[np.float32], ground: NDArray[np.float32]) -> Seen:
     own = np.median(colours[part], axis=0)
     nearer = np.linalg.norm(colours - own, axis=2) < np.linalg.norm(colours - ground, axis=2)
-    sharp = part & nearer
-    rows, columns = np.nonzero(sharp if sharp.any() else part)
-    box = sharp[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    sharp = part & nearer if (part & nearer).any() else part
+    rows, columns = np.nonzero(sharp)
     x, y = (columns.min() + columns.max() + 1) / 2, (rows.min() + rows.max() + 1) / 2
-    return Seen(_nearest(own), _shape_of(box), float(x), float(y))
+    shape = shape_of(sharp)
+    return Seen(_nearest(own), shape, size_of(sharp, shape), float(x), float(y))
 
 
-def _shape_of(box: Mask) -> str:
-    height, width = box.shape
-    grown = box[np.arange(SIDE) * height // SIDE][:, np.arange(SIDE) * width // SIDE]
-    overlaps = {}
-    for shape, template in _templates().items():
-        either = (grown | template).sum()
-        overlaps[shape] = (grown & template).sum() / max(int(either), 1)
-    return max(overlaps, key=lambda shape: float(overlaps[shape]))
+def shape_of(mask: Mask) -> str:
+    """The shape whose silhouette overlaps the mask most, when both have the same middle and the same area.
+
+    Middle and area, unlike a box, hardly move when a point is blunt, and proportions are kept: a diamond is not a circle.
+    """
+    standard = _standard(mask)
+    overlaps = {shape: _overlap(standard, template) for shape, template in _templates().items()}
+    return max(overlaps, key=overlaps.__getitem__)
+
+
+def size_of(mask: Mask, shape: str) -> str:
+    """The size at which the shape covers nearly as much as the mask."""
+    radius = SILHOUETTE_RADIUS * float(np.sqrt(mask.sum() / silhouette(shape).sum()))
+    return min(SIZES, key=lambda size: abs(SIZES[size] - radius))
+
+
+def _standard(mask: Mask) -> Mask:
+    """The mask moved to the middle of a square of SIDE and scaled to a quarter of its area."""
+    rows, columns = np.nonzero(mask)
+    step = 2.0 * np.sqrt(len(rows)) / SIDE
+    grid = (np.arange(SIDE) + 0.5 - SIDE / 2) * step
+    y = np.floor(rows.mean() + 0.5 + grid).astype(int)
+    x = np.floor(columns.mean() + 0.5 + grid).astype(int)
+    height, width = mask.shape
+    inside = ((y >= 0) & (y < height))[:, None] & ((x >= 0) & (x < width))[None, :]
+    sampled: Mask = inside & mask[np.ix_(y.clip(0, height - 1), x.clip(0, width - 1))]
+    return sampled
+
+
+def _overlap(one: Mask, other: Mask) -> float:
+    return float((one & other).sum() / max(int((one | other).sum()), 1))
 
 
 @cache
 def _templates() -> dict[str, Mask]:
-    return {shape: silhouette(shape, SIDE) for shape in SHAPES}
+    return {shape: _standard(silhouette(shape)) for shape in SHAPES}
 
 
 def _nearest(colour: NDArray[np.float32]) -> str:

@@ -18,7 +18,7 @@ from workers.builtin.judge import judge, look
 from workers.builtin.progress import Progress
 from workers.builtin.scenes import UNSEEN_PAIRS, Scene, Thing, draw_count, draw_pair, draw_single, is_unseen
 
-COLUMNS = ("background", "colour", "shape", "count", "position", "both", "relation")
+COLUMNS = ("background", "colour", "shape", "count", "size", "position", "both", "relation")
 Picture = NDArray[np.uint8]
 Painter = Callable[[list[tuple[str, int]]], list[Picture]]
 BATCH = 10
@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=MODEL_FOLDER)
     parser.add_argument("--count", type=int, default=200, help="pictures a row")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--guidance", type=float, default=2.0)
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
     parser.add_argument("--languages", nargs="*", default=["en", "fa"])

@@ -1,4 +1,4 @@
-"""Trains the built-in model from nothing to a finished folder: autoencoder, text encoder, denoiser."""
+"""Trains the built-in model from nothing to a finished folder: autoencoder, text encoder, denoiser, decoder."""
 
 import argparse
 import sys
@@ -17,19 +17,19 @@ from workers.builtin.latents import LatentStore
 
 WEIGHTS = (4.0, 2.0, 4.0)
 FIRST_SCENES = 4000
-AUTOENCODER_SHARE = 0.11
+AUTOENCODER_SHARE = 0.16
 TEXT_SHARE = 0.03
+POLISH_SHARE = 0.26
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command ``python -m workers.builtin.train``; called again it goes on where it was."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=110.0, help="for all three parts together")
+    parser.add_argument("--minutes", type=float, default=120.0, help="for all parts together")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the finished pipeline")
     parser.add_argument("--work", type=Path, required=True, help="checkpoints; keep it to go on later")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--compile", action="store_true", help="compile the denoiser: faster, needs a C++ compiler")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
     chosen.work.mkdir(parents=True, exist_ok=True)
@@ -39,14 +39,15 @@ def main(arguments: list[str] | None = None) -> int:
     denoiser = denoisers.build()
     denoiser.add_embedding.load_state_dict(pool)
     store = LatentStore(autoencoder, Random(chosen.seed), WEIGHTS)
-    share = 1.0 - AUTOENCODER_SHARE - TEXT_SHARE
+    share = 1.0 - AUTOENCODER_SHARE - TEXT_SHARE - POLISH_SHARE
     plan = denoisers.Plan(chosen.minutes * share, chosen.seed, chosen.work / "denoiser.pt")
     trainer = denoisers.Trainer(reader, denoiser, store, plan)
     trainer.resume()
-    if chosen.compile:
-        trainer.predict = torch.compile(denoiser)
     store.fill(FIRST_SCENES)
-    trainer.run(partial(export, chosen.out, reader, autoencoder, denoiser))
+    finish = partial(export, chosen.out, reader, autoencoder, denoiser)
+    trainer.run(finish)
+    autoencoders.polish(autoencoder, chosen.minutes * POLISH_SHARE, chosen.seed + 2)
+    trainer.with_average(finish)
     return 0
 
 

@@ -10,8 +10,6 @@ export const en = {
   language: "Language",
 
   connection: {
-    connecting: "Connecting…",
-    live: "Live",
     reconnecting: "The connection is lost. Trying again; nothing you asked for is lost.",
     offline: "You are offline. The page goes on when the network is back.",
     restored: "Connected again.",
@@ -58,7 +56,6 @@ export const en = {
     emptyText: "Write a prompt or pick an example. You will see the picture take shape, step by step.",
     older: "Show older ones",
     olderLoading: "Loading…",
-    count: (n: string) => n,
   },
 
   status: {
@@ -92,7 +89,6 @@ export const en = {
   actions: {
     cancel: "Cancel",
     retry: "Try again",
-    makeAgain: "Make again",
     reuse: "Use these settings",
     reused: "The settings are in the form.",
     download: "Download",
@@ -107,7 +103,6 @@ export const en = {
   },
 
   picture: {
-    alt: (prompt: string) => prompt,
     previewAlt: (prompt: string) => `Preview: ${prompt}`,
     gone: "This picture is no longer kept.",
   },
@@ -124,7 +119,6 @@ export const en = {
     created: "Asked",
     attempts: "Attempts",
     expires: "Kept until",
-    bytes: "File",
   },
 
   failure: {

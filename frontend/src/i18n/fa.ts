@@ -12,8 +12,6 @@ export const fa: Dictionary = {
   language: "زبان",
 
   connection: {
-    connecting: "در حال اتصال…",
-    live: "برقرار",
     reconnecting: "ارتباط قطع شد. دوباره تلاش می‌شود؛ چیزی از درخواست‌هایتان گم نمی‌شود.",
     offline: "به شبکه وصل نیستید. با برگشتن شبکه، صفحه ادامه می‌دهد.",
     restored: "ارتباط دوباره برقرار شد.",
@@ -60,7 +58,6 @@ export const fa: Dictionary = {
     emptyText: "توصیفی بنویسید یا نمونه‌ای برگزینید. گام‌به‌گام می‌بینید که تصویر شکل می‌گیرد.",
     older: "قدیمی‌ترها را نشان بده",
     olderLoading: "در حال خواندن…",
-    count: (n) => n,
   },
 
   status: {
@@ -94,7 +91,6 @@ export const fa: Dictionary = {
   actions: {
     cancel: "لغو",
     retry: "تلاش دوباره",
-    makeAgain: "ساخت دوباره",
     reuse: "همین تنظیمات",
     reused: "تنظیمات در فرم گذاشته شد.",
     download: "دریافت",
@@ -109,7 +105,6 @@ export const fa: Dictionary = {
   },
 
   picture: {
-    alt: (prompt) => prompt,
     previewAlt: (prompt) => `پیش‌نمایش: ${prompt}`,
     gone: "این تصویر دیگر نگهداری نمی‌شود.",
   },
@@ -126,7 +121,6 @@ export const fa: Dictionary = {
     created: "درخواست",
     attempts: "تلاش‌ها",
     expires: "نگهداری تا",
-    bytes: "پرونده",
   },
 
   failure: {

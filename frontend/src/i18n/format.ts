@@ -10,7 +10,6 @@ export interface Format {
   size(width: number, height: number): string;
   /** `0.4 s`, `12 s`, `3 min`: as exact as one needs while waiting. */
   duration(ms: number): string;
-  bytes(count: number): string;
   /** `5 minutes ago`, `in 2 hours` */
   relative(at: number, now: number): string;
   instant(at: number): string;
@@ -32,7 +31,6 @@ export function createFormat(tag: string): Format {
       maximumFractionDigits: digits,
     });
   const [tenths, seconds, minutes] = [unit("second", 1), unit("second", 0), unit("minute", 0)];
-  const [byte, kilobyte, megabyte] = [unit("byte", 0), unit("kilobyte", 0), unit("megabyte", 1)];
   const relative = new Intl.RelativeTimeFormat(tag, { numeric: "auto" });
   const instant = new Intl.DateTimeFormat(tag, { dateStyle: "medium", timeStyle: "short" });
 
@@ -45,10 +43,6 @@ export function createFormat(tag: string): Format {
       if (ms < 10_000) return tenths.format(ms / 1000);
       if (ms < 90_000) return seconds.format(Math.round(ms / 1000));
       return minutes.format(Math.round(ms / MINUTE));
-    },
-    bytes(count) {
-      if (count < 1000) return byte.format(count);
-      return count < 1_000_000 ? kilobyte.format(count / 1000) : megabyte.format(count / 1_000_000);
     },
     relative(at, now) {
       const past = at - now;

@@ -8,7 +8,6 @@ import { useAction } from "../components/useAction";
 import { useI18n } from "../i18n/I18n";
 import styles from "./CardActions.module.css";
 import { isUnfinished } from "./describe";
-import { fileName } from "./fileName";
 import { type KnownJob, useSession } from "./SessionContext";
 
 interface CardActionsProps {
@@ -52,7 +51,7 @@ export function CardActions({ job, onReuse, onRemoved }: CardActionsProps) {
         ) : (
           <>
             {now.images.map((picture, position) => (
-              <a key={picture.url} className="button" href={picture.url} download={fileName(now.input.prompt, picture)}>
+              <a key={picture.url} className="button" href={picture.url} download>
                 <Icon name="download" />
                 <span className={position === 0 ? undefined : "visually-hidden"}>{t.actions.download}</span>
                 {now.images.length > 1 && format.number(position + 1)}

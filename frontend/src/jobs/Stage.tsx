@@ -64,7 +64,7 @@ function Pictures({
           aria-label={t.actions.open(format.number(position + 1), prompt)}
           onClick={() => onOpen(position)}
         >
-          <KeptImage src={picture.url} alt={t.picture.alt(prompt)} width={picture.width} height={picture.height} />
+          <KeptImage src={picture.url} alt={prompt} width={picture.width} height={picture.height} />
         </button>
       ))}
     </div>

@@ -4,7 +4,6 @@ import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { Icon } from "../components/Icon";
 import { useI18n } from "../i18n/I18n";
 import { Parameters } from "./Details";
-import { fileName } from "./fileName";
 import type { KnownJob } from "./SessionContext";
 import { KeptImage } from "./Stage";
 import styles from "./Viewer.module.css";
@@ -64,7 +63,7 @@ export function Viewer({ job, start, onClose }: ViewerProps) {
           <Parameters job={job} />
           <div className={styles.actions}>
             {picture !== undefined && (
-              <a className="button primary" href={picture.url} download={fileName(prompt, picture)}>
+              <a className="button primary" href={picture.url} download>
                 <Icon name="download" />
                 {t.actions.download}
               </a>

@@ -234,3 +234,13 @@ async def test_a_full_queue_says_when_to_come_back(api: httpx.AsyncClient, monke
     response = await api.post("/v1/generations", json=CIRCLE)
     assert (response.status_code, response.headers["retry-after"]) == (429, "5")
     assert response.json()["type"] == "urn:kargah:problem:queue-full"
+
+
+async def test_a_burst_beyond_the_pool_is_served_or_told_to_come_back(api: httpx.AsyncClient) -> None:
+    responses = await asyncio.gather(*(api.post("/v1/generations", json=CIRCLE) for _ in range(200)))
+    for response in responses:
+        assert response.status_code == 202 or (response.status_code == 503 and response.headers["retry-after"])
+    accepted = {response.json()["id"] for response in responses if response.status_code == 202}
+    assert accepted
+    for job_id in sorted(accepted)[:20]:
+        assert (await api.get(f"/v1/generations/{job_id}")).json()["id"] == job_id

@@ -60,11 +60,12 @@ async def test_a_snapshot_shows_the_newest_preview(web: httpx.AsyncClient, queue
     hand = await Hand.claim(queue)
     await hand.preview(1, b"one")
     await hand.preview(2, b"two")
-    async with watching(web, resource["urls"]["events"]) as source:
-        (snapshot,) = await source.take(1)
-    preview = snapshot.data["generation"]["preview"]
-    assert preview == {"number": 2, "step": 10, "url": f"{resource['urls']['self']}/preview?number=2"}
-    picture = await web.get(preview["url"])
+    url = f"{resource['urls']['self']}/preview?number=2"
+    for path in (resource["urls"]["events"], "/v1/events"):
+        async with watching(web, path) as source:
+            (snapshot,) = await source.take(1)
+        assert snapshot.data["generation"]["preview"] == {"number": 2, "step": 10, "url": url}
+    picture = await web.get(url)
     assert (picture.content, picture.headers["content-type"]) == (b"two", "image/webp")
     assert picture.headers["cache-control"] == "no-store"
 
@@ -224,6 +225,44 @@ async def test_a_page_far_behind_is_caught_up_page_by_page(
         await queue.change_priority(resource["id"], 777)
         messages += await source.take(1)
     assert [message.data["priority"] for message in messages] == [*range(1, 41), 777]
+
+
+async def test_a_lost_subscription_costs_a_watcher_nothing(
+    web: httpx.AsyncClient, live: Server, queue: Queue, client: Client
+) -> None:
+    resource = await create(web)
+    hand = await Hand.claim(queue)
+    async with watching(web, resource["urls"]["events"]) as source:
+        await source.take(2)
+        for step in range(1, 31):
+            await hand.progress(step)
+            if step % 10 == 0:
+                await client.client_kill_filter(_type="pubsub")
+        await hand.complete(context_of(live).storage)
+        messages = await source.until("end")
+    assert [message.id for message in messages[:-1]] == [event.id for event in await queue.get_history(hand.job.id)][2:]
+
+
+async def test_what_other_processors_tell_does_not_end_the_pages_stream(
+    web: httpx.AsyncClient, live: Server, queue: Queue
+) -> None:
+    async with watching(web, "/v1/events") as source:
+        await source.until("ready")
+        await queue.add("resize", {"x": 1}, JobOptions(id="resize-1"))
+        hand = await Hand.claim(queue)
+        for data in (None, [1], {"number": "one"}, {"number": 1}):
+            await hand.milestone("preview_ready", data)
+        await hand.finish("completed", b'{"images": 7}')
+        *milestones, completed = (await source.take(7))[2:]
+        assert ["url" in message.data for message in milestones] == [False, False, False, True]
+        assert completed.data["result"] == {"images": 7}
+        assert "images" not in completed.data
+
+
+async def test_head_of_a_stream_ends_at_once(web: httpx.AsyncClient) -> None:
+    response = await web.head("/v1/events")
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"].startswith("text/event-stream")
 
 
 async def test_idle_streams_have_heartbeats(web: httpx.AsyncClient, live: Server) -> None:

@@ -56,4 +56,4 @@ def test_an_empty_picture_is_wrong_about_all_but_the_background() -> None:
 
 def test_the_table_has_a_line_a_row() -> None:
     shares = dict.fromkeys(COLUMNS, None) | {"shape": 0.5}
-    assert table({"one thing (en)": shares}).splitlines()[-1] == "| one thing (en) |  |  | 0.500 |  |  |  |  |"
+    assert table({"one thing (en)": shares}).splitlines()[-1] == "| one thing (en) |  |  | 0.500 |  |  |  |  |  |"
