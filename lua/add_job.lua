@@ -17,7 +17,7 @@
 --   QUEUE_FULL       the outbox is above its limit: nobody delivers
 -- Events
 --   added, or duplicated (of the queue) when another call made this id
--- include: open_queue, answer, add_to_wait, emit, end_record
+-- include: read_meta, store_job
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data, outbox_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -26,46 +26,11 @@ if refusal then
     return refusal
 end
 
-local present = load_job(id)
-if present then
-    header_of(present)
-    if present.token == token then
-        return { 'added', present.state, int(present.created_at) }
-    end
-    if not answered(token) then
-        answer(token, 'duplicated')
-        emit_queue_event('duplicated', ',"job":"' .. id .. '"')
-    end
-    return { 'duplicated', present.state, int(present.created_at) }
-end
-local gone = tombstone_of(id)
-if gone and gone.token == token then
-    return { 'added', gone.state, int(gone.created_at) }
+local before = answer_again(token, id)
+if before then
+    return before
 end
 if redis.call('XLEN', prefix .. 'outbox') >= outbox_max then
     return redis.error_reply('QUEUE_FULL the outbox holds ' .. int(outbox_max) .. ' undelivered events')
 end
-
-open_queue(meta)
-leave_past(id)
-redis.call('HSET', prefix .. 'job:' .. id, 'def', header_json .. '\n' .. data, 'at', int(now))
-local job = { id = id, stored = {}, token = token, run = 1, seq = 1 }
-local header = header_of(job)
-if header.w then
-    job.notify = table.concat(header.w, ' ')
-end
-new_sequence(job)
-if header.d then
-    add_to_delayed(job, now + header.d)
-else
-    add_to_wait(job)
-end
-if header.x then
-    redis.call('ZADD', prefix .. 'deadlines', int(now + header.x), id)
-end
-job.added = publish(added_text(job))
-if is_wanted(job, 'added') then
-    tell_relay(job, 'added', job.added, added_text(job))
-end
-save_job(job)
-return { 'added', job.state, int(now) }
+return store_job(meta, token, id, header_json, data)

@@ -45,7 +45,7 @@ end
 local prev = job.state
 job.run = job.run + 1
 for _, name in ipairs({ 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
-    'progress', 'cancel', 'cancel_at', 'reason', 'error', 'result' }) do
+    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result' }) do
     job[name] = nil
 end
 new_sequence(job)

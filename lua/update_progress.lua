@@ -41,6 +41,8 @@ if preview ~= '' then
 end
 if name == '' then
     job.progress = content
+elseif preview ~= '' then
+    job.preview = content
 end
 if redis.call('LLEN', prefix .. 'log:' .. id) < MAX_HISTORY then
     if name == '' then

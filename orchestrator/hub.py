@@ -12,6 +12,7 @@ from orchestrator.errors import KargahError
 from orchestrator.events import Event, id_key
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
+from orchestrator.scripts import end_tasks
 
 log = get_logger("hub")
 
@@ -91,10 +92,7 @@ class Hub:
         for watch in self._watches:
             watch._end()
         if self._task is not None:
-            # Until it is: redis-py sends through asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
-            while not self._task.done():
-                self._task.cancel()
-                await asyncio.wait([self._task], timeout=0.1)
+            await end_tasks(self._task)
 
     @contextlib.asynccontextmanager
     async def watch(self, job_id: str | None = None, maxsize: int = 1000) -> AsyncIterator[Watch]:

@@ -217,6 +217,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     lease: str | None = None
     progress: Any = None
+    preview: Any = None
     result: msgspec.Raw | None = None
     error: JobError | None = None
     reason: str | None = None
@@ -254,7 +255,7 @@ def encode_json(field: str, value: object, max_bytes: int) -> bytes:
         else:
             text = msgspec.json.encode(value)
             if b"null" in text:  # msgspec writes NaN and the infinities as null: somebody's number would be lost
-                _refuse_nan(msgspec.to_builtins(value))
+                _refuse_nan(msgspec.to_builtins(value, enc_hook=lambda raw: None))
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as problem:
         raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None
     if len(text) > max_bytes:

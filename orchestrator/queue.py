@@ -1,12 +1,13 @@
 """A queue of jobs: adding, reading, steering."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from orchestrator.errors import InvalidOption, JobNotFound
+from orchestrator.errors import InvalidOption, JobNotFound, StoreUnavailable
 from orchestrator.events import Event, id_key
 from orchestrator.job import (
     MAX_DATA_BYTES,
@@ -26,6 +27,9 @@ MAX_PAGE = 100
 MAX_RECENT = 1000
 MAX_EVENT_PAGE = 1000
 MAX_REASON_BYTES = 512
+
+
+AddScript: TypeAlias = Callable[[str, str, bytes, bytes], Awaitable[tuple[bool, JobState, int]]]
 
 
 class Snapshot(NamedTuple):
@@ -84,15 +88,24 @@ class Queue:
         The same id again (also after a lost answer) gives the job that is there, `duplicated` when another
         call made it. Raises `InvalidOption` before anything is sent, `QueueFull` when the relay is far behind.
         """
-        options = opts or self._default_job_options
+        await self._register()
+        return await self._store(self.scripts.add_job, name, data, opts or self._default_job_options)
+
+    async def fan_out(self, name: str, data: object, opts: JobOptions) -> Job:
+        """Store a job that the service owes, like the delivery of an event: also when Redis is full.
+
+        Otherwise like `add`.
+        """
+        with contextlib.suppress(StoreUnavailable):  # naming the queue can wait for a server with room
+            await self._register()
+        return await self._store(self.scripts.fan_out, name, data, opts)
+
+    async def _store(self, script: AddScript, name: str, data: object, options: JobOptions) -> Job:
         header = options.header(name)
         encoded = encode_json("data", data, MAX_DATA_BYTES)
         job_id = new_job_id() if options.id is None else options.id
-        await self._register()
         while True:
-            is_new, state, created_at = await self.scripts.add_job(
-                new_token(), job_id, msgspec.json.encode(header), encoded
-            )
+            is_new, state, created_at = await script(new_token(), job_id, msgspec.json.encode(header), encoded)
             if is_new:
                 break
             present = await self.get_job(job_id)

@@ -22,6 +22,7 @@ Client: TypeAlias = Redis
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
 OUTBOX_MAX = 100_000
+CANCEL_AGAIN_S = 0.05
 PREVIEW_MS = 600_000
 
 _ERRORS: dict[str, type[errors.KargahError]] = {
@@ -99,6 +100,17 @@ def connect(url: str, *, max_connections: int = 64, timeout_s: float | None = 5.
     return Redis.from_pool(pool)
 
 
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks that talk to Redis until they have ended.
+
+    redis-py sends through `asyncio.wait_for`, which on Python 3.11 may swallow a cancellation.
+    """
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+
+
 class Scripts:
     """Runs the scripts of one queue. Every call may be sent more than once; the scripts make that harmless."""
 
@@ -111,8 +123,11 @@ class Scripts:
 
     async def add_job(self, token: str, job_id: str, header: bytes, data: bytes) -> tuple[bool, JobState, int]:
         """Whether this call made the job, its state, and when it was created (ms)."""
-        status, state, created_at = await self._run("add_job", token, job_id, header, data, OUTBOX_MAX)
-        return status == b"added", JobState(state.decode()), int(created_at)
+        return _added(await self._run("add_job", token, job_id, header, data, OUTBOX_MAX))
+
+    async def fan_out(self, token: str, job_id: str, header: bytes, data: bytes) -> tuple[bool, JobState, int]:
+        """The same for a delivery, which a full server takes too."""
+        return _added(await self._run("fan_out", token, job_id, header, data))
 
     async def get_job(self, job_id: str, *, history: bool) -> tuple[Job, list[bytes], str] | None:
         """The job, its history's entries, the queue's newest event id."""
@@ -323,7 +338,6 @@ class Scripts:
         header = msgspec.json.decode(header_text, type=Header)
         record = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
         result, error, cancel = record.get("result"), record.get("error"), record.get("cancel", b"")
-        progress = record.get("progress")
         return Job(
             queue=self.keys.queue,
             id=job_id.decode(),
@@ -342,7 +356,8 @@ class Scripts:
             expires_at=_number(record.get("expires_at")),
             worker=_text(record.get("worker")),
             lease=_text(record.get("lease")),
-            progress=None if progress is None else msgspec.json.decode(progress),
+            progress=_value(record.get("progress")),
+            preview=_value(record.get("preview")),
             result=None if result is None else msgspec.Raw(result),
             error=None if error is None else msgspec.json.decode(error, type=JobError),
             reason=_text(record.get("reason")),
@@ -361,6 +376,15 @@ def _sha(name: str) -> str:
 
 def _cancel(text: bytes) -> CancelRequest | None:
     return msgspec.json.decode(text, type=CancelRequest) if text else None
+
+
+def _added(reply: Sequence[bytes]) -> tuple[bool, JobState, int]:
+    status, state, created_at = reply
+    return status == b"added", JobState(state.decode()), int(created_at)
+
+
+def _value(text: bytes | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
 
 
 def _text(value: bytes | None) -> str | None:

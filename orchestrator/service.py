@@ -10,6 +10,7 @@ from orchestrator.duties import DueJobsPromoter, Duty, ExpiredRemover, FileSweep
 from orchestrator.errors import KargahError
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
+from orchestrator.scripts import end_tasks
 from orchestrator.storage import Storage
 
 log = get_logger("duties")
@@ -41,12 +42,7 @@ async def run(duties: Sequence[Duty]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # Until they are: redis-py sends through asyncio.wait_for, which on Python 3.11 may swallow a cancellation.
-        pending = set(tasks)
-        while pending:
-            for task in pending:
-                task.cancel()
-            _, pending = await asyncio.wait(pending, timeout=0.1)
+        await end_tasks(*tasks)
 
 
 async def _go_on(duty: Duty) -> None:

@@ -100,8 +100,7 @@ class Supervisor:
 
     async def _wait_ready(self, child: "Child") -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.ready.wait(), PATIENCE_S)
+            if await _first_of(child.ready, timeout_s=PATIENCE_S):
                 return
             self._report("kargah", f"still waiting for {child.program.name}")
 
@@ -123,9 +122,7 @@ class Supervisor:
             if time.monotonic() - began > STEADY_S:
                 pause_s = self._first_pause_s
             self._report("kargah", f"{name} {fate}; restart {restart} in {pause_s:g} s")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause_s)
-            if self._stopping.is_set():
+            if await _first_of(self._stopping, timeout_s=pause_s):
                 return
             pause_s = min(2 * pause_s, 30.0)
 
@@ -172,7 +169,8 @@ class Child:
                 self.ready.clear()
                 self.process = None
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(pumping, 1.0)  # its last lines
+                    async with asyncio.timeout(1.0):
+                        await pumping  # its last lines
                 self._gone.set()
         return f"(pid {process.pid}) {_fate(status)}"
 

@@ -17,7 +17,7 @@ from orchestrator.job import CancelRequest, check_int, clip
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import Claim, Claims, Client, Finish, connect
+from orchestrator.scripts import Claim, Claims, Client, Finish, connect, end_tasks
 from orchestrator.service import duties
 
 log = get_logger("worker")
@@ -110,9 +110,7 @@ class Worker:
                 self._lanes = [asyncio.create_task(self._lane(number)) for number in range(self._concurrency)]
                 await self._until_all_end()
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            await end_tasks(*helpers)
             await self._close()
             self._stopped.set()
             log.info("worker.stopped", worker=self.name, queue=self.queue.name)
@@ -121,8 +119,7 @@ class Worker:
         try:
             await asyncio.wait(self._lanes, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            for lane in self._lanes:
-                lane.cancel()
+            await end_tasks(*self._lanes)
             ends = await asyncio.gather(*self._lanes, return_exceptions=True)
         for end in ends:
             if isinstance(end, Exception):
@@ -145,8 +142,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_CALLS_S):
                 await self._stopped.wait()
-        for lane in self._lanes:  # Redis is away: what is not recorded now will be recovered by others
-            lane.cancel()
+        await end_tasks(*self._lanes)  # Redis is away: what is not recorded now will be recovered by others
         await self._stopped.wait()
 
     async def _close(self) -> None:
@@ -194,9 +190,7 @@ class Worker:
         try:
             await asyncio.wait([woken, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            woken.cancel()
-            stopping.cancel()
-            await asyncio.wait([woken, stopping])
+            await end_tasks(woken, stopping)
 
     async def _read_marker(self, block_s: float) -> None:
         try:

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, connect
+from tests.lua.scene import Scene
 from tests.servers import Server, require
 
 WAIT_S = 20.0
@@ -85,6 +86,12 @@ def queue_name() -> str:
 async def queue(queue_name: str, client: Client) -> Queue:
     """A fresh queue."""
     return Queue(queue_name, client)
+
+
+@pytest.fixture
+async def scene(queue: Queue) -> Scene:
+    """A fresh queue to arrange."""
+    return Scene(queue)
 
 
 WaitUntil = Callable[..., Awaitable[None]]

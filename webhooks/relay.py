@@ -15,7 +15,7 @@ from orchestrator.generation import WEBHOOK_EVENTS, Generation, GenerationProgre
 from orchestrator.job import MAX_ATTEMPTS, JobOptions, KeepJobs
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import connect
+from orchestrator.scripts import connect, end_tasks
 from webhooks.delivery import JOB_NAME, Delivery
 from webhooks.latest import Latest
 from webhooks.message import Composer
@@ -96,9 +96,7 @@ class Relay:
             # A read ends by itself within its block; only a call that waits for an absent Redis is cut off.
             await asyncio.wait({work}, timeout=STOP_S)
         finally:
-            stopped.cancel()
-            work.cancel()
-            await asyncio.wait({work})
+            await end_tasks(stopped, work)
             await self.close()
         if not work.cancelled():
             work.result()
@@ -173,7 +171,7 @@ class Relay:
         for delivery in deliveries:
             try:
                 data = msgspec.Raw(msgspec.json.encode(delivery))
-                await self._deliveries.add(JOB_NAME, data, self._options(delivery))
+                await self._deliveries.fan_out(JOB_NAME, data, self._options(delivery))
             except InvalidOption as problem:
                 log.error("relay.dropped", queue=self._source.name, entry=entry.id, error=str(problem))
             else:

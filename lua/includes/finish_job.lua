@@ -12,8 +12,7 @@ local function keep_rule(job)
     return header.fa, header.fc
 end
 
-local function expire_record(job, age_s)
-    job.expires_at = now + age_s * 1000
+local function expire_record(job)
     local at = int(job.expires_at)
     redis.call('ZADD', prefix .. 'expires:' .. job.state, at, job.id)
     local files = files_of(job)
@@ -25,7 +24,7 @@ local function expire_record(job, age_s)
         redis.call('PEXPIREAT', prefix .. kind .. job.id, at)
     end
     redis.call('PEXPIREAT', prefix .. 'preview:' .. job.id, at, 'LT')
-    if age_s * 1000 < TOMBSTONE_MS then -- the record may be gone before the call that added it is sent again
+    if job.expires_at - now < TOMBSTONE_MS then -- the record may be gone before the call that added it is sent again
         set_tombstone(job, job.expires_at)
     end
 end
@@ -58,8 +57,12 @@ local function finish_job(job, state, fields)
     elseif job.result then
         fields = fields .. ',"result":' .. job.result
     end
-    emit(job, state, fields)
     local age_s, count = keep_rule(job)
+    if age_s then
+        job.expires_at = now + age_s * 1000
+        fields = fields .. ',"expires_at":' .. int(job.expires_at)
+    end
+    emit(job, state, fields)
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)
@@ -70,7 +73,7 @@ local function finish_job(job, state, fields)
     end
     redis.call('ZADD', prefix .. state, int(now), job.id)
     if age_s then
-        expire_record(job, age_s)
+        expire_record(job)
     else
         save_job(job)
     end

@@ -15,6 +15,7 @@ local function start_job(job, lease, worker, lease_ms)
     end
     job.state, job.lease, job.worker = 'active', lease, worker
     job.started, job.started_at, job.progress = (job.started or 0) + 1, now, nil
+    job.preview = nil
     redis.call('ZADD', prefix .. 'active', int(now + lease_ms), job.id)
     emit(job, 'active', ',"prev":"waiting","worker":' .. cjson.encode(worker))
     save_job(job)

@@ -1,8 +1,5 @@
 """Watching generations: the history of one, and streams of one or of all, without gaps or repetitions."""
 
-import asyncio
-from collections.abc import Sequence
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +12,6 @@ from orchestrator.api.streams import HEARTBEAT, EventStream, Write, frame
 from orchestrator.errors import InvalidOption, JobNotFound
 from orchestrator.events import TERMINAL, Event, id_key
 from orchestrator.hub import Watch
-from orchestrator.job import Job, JobState
 
 RECENT = 50
 PAGE = 1000
@@ -83,7 +79,7 @@ class Events:
         watch.skip_to(snapshot.last_id)
         if after is None or id_key(after) > id_key(snapshot.last_id):
             frames = [] if after is None else [frame("reset", b"{}")]
-            data = msgspec.json.encode({"generation": resource_of(snapshot.job, snapshot.history)})
+            data = msgspec.json.encode({"generation": resource_of(snapshot.job)})
             frames += [frame("snapshot", data), _ready(snapshot.last_id)]
         else:
             resource_of(snapshot.job)  # a job that is no generation is not found here either
@@ -105,22 +101,11 @@ class Events:
 
     async def _send_recent(self, write: Write, *, is_reset: bool) -> str:
         jobs, last_id = await self.context.queue.get_recent(0, RECENT)
-        histories = await self._running_histories(jobs, last_id)
-        recent = sorted(resources_of(jobs, histories), key=lambda resource: resource.created_at)
+        recent = sorted(resources_of(jobs), key=lambda resource: resource.created_at)
         frames = [frame("reset", b"{}")] if is_reset else []
         frames += [frame("snapshot", msgspec.json.encode({"generation": resource})) for resource in recent]
         await write(b"".join([*frames, _ready(last_id)]))
         return last_id
-
-    async def _running_histories(self, jobs: Sequence[Job], last_id: str) -> dict[str, list[Event]]:
-        """Of the few jobs that run, the history as of `last_id`: only it knows the newest preview."""
-        running = [job.id for job in jobs if job.state is JobState.ACTIVE]
-        snapshots = await asyncio.gather(*map(self.context.queue.get_snapshot, running))
-        return {
-            snapshot.job.id: [event for event in snapshot.history if id_key(event.id) <= id_key(last_id)]
-            for snapshot in snapshots
-            if snapshot is not None
-        }
 
     async def _follow(self, watch: Watch, write: Write, *, until: frozenset[str]) -> None:
         while True:

@@ -89,10 +89,10 @@ class Generations:
     async def read(self, request: Request) -> Response:
         """One generation, with its newest preview."""
         job_id = job_id_of(request)
-        snapshot = await self.queue.get_snapshot(job_id)
-        if snapshot is None:
+        job = await self.queue.get_job(job_id)
+        if job is None:
             raise JobNotFound(f"there is no generation {job_id}")
-        return JsonResponse(resource_of(snapshot.job, snapshot.history))
+        return JsonResponse(resource_of(job))
 
     async def cancel(self, request: Request) -> Response:
         """Cancel: at once while it waits; while it runs, its worker is asked and stops within a step."""

@@ -1,6 +1,6 @@
 """A generation as clients see it: made from a job and, where it is at hand, the job's history."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -94,7 +94,7 @@ def url_of(job_id: str) -> str:
     return f"/v1/generations/{job_id}"
 
 
-def resource_of(job: Job, history: Iterable[Event] = ()) -> Resource:
+def resource_of(job: Job) -> Resource:
     """The job as a generation. Raises `JobNotFound` for a job of the queue that is something else."""
     generation = generation_of(job)
     result = job.result_as(GenerationResult)
@@ -109,7 +109,7 @@ def resource_of(job: Job, history: Iterable[Event] = ()) -> Resource:
         priority=job.priority,
         input=msgspec.convert(generation, Input, from_attributes=True),
         progress=_progress_of(job) if is_active or job.state.is_finished else None,
-        preview=_last_preview(job, history) if is_active else None,
+        preview=_preview(job.id, job.preview) if is_active else None,
         images=[] if result is None else pictures_of(job.id, result),
         error=job.error,
         reason=job.reason,
@@ -126,12 +126,12 @@ def resource_of(job: Job, history: Iterable[Event] = ()) -> Resource:
     )
 
 
-def resources_of(jobs: Iterable[Job], histories: Mapping[str, Iterable[Event]] = {}) -> list[Resource]:
+def resources_of(jobs: Iterable[Job]) -> list[Resource]:
     """Those of the jobs that are generations: anybody with access to Redis may add others to the queue."""
     found = []
     for job in jobs:
         try:
-            found.append(resource_of(job, histories.get(job.id, ())))
+            found.append(resource_of(job))
         except JobNotFound:
             continue
     return found
@@ -174,15 +174,10 @@ def pictures_in(event: Event) -> list[Picture] | None:
 
 
 def preview_of(event: Event) -> Preview | None:
-    """The preview that an event tells of. The number only makes each a new URL: only the newest can be had."""
+    """The preview that an event tells of."""
     if event.type != "milestone" or event.job is None or event.fields.get("name") != "preview_ready":
         return None
-    try:
-        data = msgspec.convert(event.fields.get("data"), _PreviewData)
-    except msgspec.ValidationError:
-        return None
-    url = f"{url_of(event.job)}/preview?number={data.number}"
-    return Preview(number=data.number, step=data.step, url=url)
+    return _preview(event.job, event.fields.get("data"))
 
 
 class _PreviewData(msgspec.Struct, frozen=True):
@@ -190,16 +185,17 @@ class _PreviewData(msgspec.Struct, frozen=True):
     step: int | None = None
 
 
+def _preview(job_id: str, told: object) -> Preview | None:
+    """A preview from what its worker told. The number only makes each a new URL: only the newest can be had."""
+    try:
+        data = msgspec.convert(told, _PreviewData)
+    except msgspec.ValidationError:
+        return None
+    return Preview(number=data.number, step=data.step, url=f"{url_of(job_id)}/preview?number={data.number}")
+
+
 def _progress_of(job: Job) -> GenerationProgress | None:
     try:
         return msgspec.convert(job.progress, GenerationProgress | None)
     except msgspec.ValidationError:
         return None
-
-
-def _last_preview(job: Job, history: Iterable[Event]) -> Preview | None:
-    found = None
-    for event in history:
-        if event.run == job.run and event.attempt == job.attempts_started:
-            found = preview_of(event) or found
-    return found

@@ -102,6 +102,17 @@ async def _(scene: Scene) -> Call:
     return call("t", "a", b'{"n":"paint"}', b"{}")
 
 
+@scenario("fan_out", "a delivery")
+async def _(scene: Scene) -> Call:
+    return call("t", "new", msgspec.json.encode(JobOptions(attempts=3).header("delivery")), b'{"x":[]}')
+
+
+@scenario("fan_out", "a delivery that another relay has made")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    return call("t", "a", b'{"n":"delivery"}', b"{}")
+
+
 # ── getters ──────────────────────────────────────────────────────────────────────────────────────────
 
 

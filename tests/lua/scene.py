@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.events import Event
 from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Claims, Finish
@@ -99,3 +100,17 @@ class Scene:
     async def _shift(self, key: str, ms: int) -> None:
         for member, score in await self.client.zrange(f"{self.prefix}{key}", 0, -1, withscores=True):
             await self.client.zadd(f"{self.prefix}{key}", {member: score - ms})
+
+
+async def drain(scene: Scene) -> list[str]:
+    """Claim and complete everything that waits; returns the ids in the order of their claims."""
+    order = []
+    while claims := (await scene.claim()).claims:
+        order.append(claims[0].job.id)
+        await scene.finish(claims[0])
+    return order
+
+
+def types(history: list[Event]) -> list[str]:
+    """The types of events."""
+    return [event.type for event in history]

@@ -8,7 +8,6 @@ import pytest
 from orchestrator import service
 from orchestrator.duties import DueJobsPromoter, ExpiredRemover, FileSweeper, OrphanSweeper, StalledChecker
 from orchestrator.job import JobState, KeepJobs
-from orchestrator.queue import Queue
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.lua.scene import Scene
@@ -36,11 +35,6 @@ class Folders:
     async def list_attempts(self, older_than_s: float) -> AsyncIterator[str]:
         for path in self._attempts:
             yield path
-
-
-@pytest.fixture
-async def scene(queue: Queue) -> Scene:
-    return Scene(queue)
 
 
 async def test_all_duties_are_done_by_three_processes_at_once_without_doing_anything_twice(scene: Scene) -> None:

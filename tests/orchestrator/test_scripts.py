@@ -10,7 +10,7 @@ from redis import exceptions as redis_errors
 
 from orchestrator.errors import LayoutMismatch, OutcomeUnknown, StoreUnavailable, WrongState
 from orchestrator.queue import Queue
-from orchestrator.scripts import Client, Scripts, connect
+from orchestrator.scripts import Client, Scripts, connect, end_tasks
 from tests.faultproxy import FaultProxy
 from tests.lua.scene import Scene
 from tests.servers import Server
@@ -119,3 +119,21 @@ async def test_a_server_that_is_not_there_gives_a_named_error_within_the_deadlin
             await queue.add("paint")
         with pytest.raises(OutcomeUnknown):
             await queue.get_counts()
+
+
+async def test_a_task_that_swallows_a_cancellation_ends_all_the_same() -> None:
+    """As one does that is connecting by redis-py on Python 3.11."""
+    swallowed = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    await end_tasks(task)
+    assert swallowed.is_set()
+    assert task.cancelled()

@@ -132,7 +132,7 @@ class Trainer:
             optimiser.step()
         self.average.update(self.modules)
         self.step += 1
-        return float(loss)
+        return float(loss.detach())
 
     def save(self) -> None:
         """Writes the checkpoint beside its place and moves it there, so that it is always whole."""

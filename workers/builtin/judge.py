@@ -119,7 +119,7 @@ def _describe(part: Mask, colours: NDArray[np.float32], ground: NDArray[np.float
 def shape_of(mask: Mask) -> str:
     """The shape whose silhouette overlaps the mask most, when both have the same middle and the same area.
 
-    Middle and area, unlike a box, hardly move when a point is blunt, and proportions are kept: a diamond is not a circle.
+    Middle and area, unlike a box, hardly move when a point is blunt, and proportions are kept.
     """
     standard = _standard(mask)
     overlaps = {shape: _overlap(standard, template) for shape, template in _templates().items()}

@@ -13,6 +13,9 @@ from workers.builtin.judge import judge, look
 from workers.builtin.pipeline import load, painter
 from workers.builtin.reading import read
 
+# diffusers hands a tensor to numpy in the old way
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
 LIMIT_BYTES = 12 * 1024 * 1024
 
 
