@@ -1,6 +1,6 @@
 /** The form that asks for a picture. */
 
-import { type FormEvent, type KeyboardEvent, useEffect, useId, useRef } from "react";
+import { type FormEvent, type KeyboardEvent, useId, useLayoutEffect, useRef } from "react";
 import type { Client } from "../api/client";
 import type { FieldError } from "../api/problem";
 import type { Generation } from "../api/types";
@@ -50,7 +50,7 @@ export function ComposeForm({ client, models, draft, onDraft, onCreated }: Compo
   const card = cardOf(draft, models.cards);
   const isBusy = submit.isSending;
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (errors.all.length === 0) return;
     // Show the first wrong field, wherever it hides.
     if (errors.all.some(({ field }) => ADVANCED.has(field)) && advanced.current !== null) advanced.current.open = true;
