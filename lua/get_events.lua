@@ -38,7 +38,7 @@ local events = redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', cou
 if events[1] and events[1][1] == after then
     return { '1', { unpack(events, 2) } }
 end
-if (after == '0-0' or after == (meta.epoch or '0') .. '-0') and is_whole() then
+if (after == '0-0' or after == id_before_all(meta)) and is_whole() then
     return { '1', events }
 end
 return { '0' }

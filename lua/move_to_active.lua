@@ -5,7 +5,7 @@
 --   meta         hash    the queue's record
 --   none         -       never created
 -- ARGV
---   token        text    request token; claim k of the call gets the lease `<token>.<k>`
+--   token        text    request token, `<number in the lane>-<random>`; its k-th claim has the lease `<token>.<k>`
 --   lane         text    `<worker id>:<lane>`: at most one call is in flight per lane
 --   worker       text    the worker's name, for people
 --   lease_ms     number  how long a claim holds without renewal
@@ -13,7 +13,7 @@
 --   slots        number  how many jobs at most
 -- Returns
 --   {claims, sleep_ms}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
---   priority, started_at, cancel}; sleep_ms = -1: until woken
+--   priority, started_at, cancel, error of the last attempt}; sleep_ms = -1: until woken
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -27,7 +27,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = lane_answer(lane, token)
+local before = lane_answer(lane, token, 0)
 if before then
     return { still_held(before.claims), before.sleep_ms }
 end

@@ -5,7 +5,7 @@
 --   meta         hash    the queue's record
 --   none         -       never created
 -- ARGV
---   token        text    request token
+--   token        text    request token, `<number in the lane>-<random>`
 --   lane         text    `<worker id>:<lane>`
 --   worker       text    the worker's name
 --   lease_ms     number  how long a claim holds without renewal
@@ -78,7 +78,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = lane_answer(lane, token)
+local before = lane_answer(lane, token, (#ARGV - 6) / 5)
 if before then
     return { before.outcomes, still_held(before.claims), before.sleep_ms }
 end

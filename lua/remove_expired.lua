@@ -22,7 +22,7 @@ if refusal then
 end
 local removed = 0
 for _, state in ipairs(FINISHED) do
-    local ids = redis.call('ZRANGEBYSCORE', prefix .. 'expires:' .. state, '-inf', int(now), 'LIMIT', 0, limit)
+    local ids = redis.call('ZRANGEBYSCORE', prefix .. 'expires:' .. state, '-inf', '(' .. int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         leave_state(id, state)
         if redis.call('EXISTS', prefix .. 'state:' .. id) == 0 then -- else the id lives again

@@ -24,6 +24,9 @@ local _, _ = KEYS[1], KEYS[2]
 local id, lease, number, name = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local content, preview, preview_ms = ARGV[5], ARGV[6], ARGV[7]
 
+-- The history of an attempt is bounded: a worker of ours thins progress long before, see orchestrator.active_job.
+local MAX_REPORTS = 2000
+
 local _, refusal = read_meta()
 if refusal then
     return refusal
@@ -44,12 +47,10 @@ if name == '' then
 elseif preview ~= '' then
     job.preview = content
 end
-if redis.call('LLEN', prefix .. 'log:' .. id) < MAX_HISTORY then
-    if name == '' then
-        emit(job, 'progress', ',"progress":' .. content)
-    else
-        emit(job, 'milestone', ',"name":' .. cjson.encode(name) .. ',"data":' .. content)
-    end
+if name ~= '' then
+    emit(job, 'milestone', ',"name":' .. cjson.encode(name) .. ',"data":' .. content)
+elseif number <= MAX_REPORTS then
+    emit(job, 'progress', ',"progress":' .. content)
 end
 save_job(job)
 return job.cancel or ''

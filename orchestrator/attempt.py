@@ -54,11 +54,6 @@ class Attempt:
         """The lease is gone: stop, nothing will be recorded."""
         self.job.lost.set()
 
-    async def abandon(self) -> None:
-        """The worker itself is cut off: stop the processor."""
-        self.task.cancel()
-        await asyncio.wait([self.task], timeout=self._grace_s)
-
     def log_end(self, state: str) -> None:
         """The one line about this attempt."""
         job = self.job

@@ -6,8 +6,12 @@ number of processes may do the same duty, and the death of one of them holds nob
 
 from typing import Protocol
 
+from orchestrator.errors import InvalidOption
+from orchestrator.log import get_logger
 from orchestrator.queue import Queue
 from orchestrator.storage import Storage
+
+log = get_logger("duties")
 
 BATCH = 100
 ORPHAN_AGE_S = 24 * 3600
@@ -73,10 +77,9 @@ class FileSweeper:
 
     async def step(self) -> bool:
         paths = await self._queue.scripts.get_due_files(BATCH)
-        for path in paths:
-            await self._storage.remove_tree(path)
-        await self._queue.scripts.forget_files(paths)
-        return len(paths) >= BATCH
+        removed = [path for path in paths if await _remove(self._storage, path)]
+        await self._queue.scripts.forget_files(removed)
+        return len(removed) >= BATCH
 
 
 class OrphanSweeper:
@@ -91,8 +94,24 @@ class OrphanSweeper:
 
     async def step(self) -> bool:
         async for path in self._storage.list_attempts(self._older_than_s):
-            job_id, _, attempt_key = path.partition("/")
-            job = await self._queue.get_job(job_id)
-            if job is None or job.attempt_key != attempt_key or job.state in ("failed", "canceled"):
-                await self._storage.remove_tree(path)
+            if not await self._is_adopted(path):
+                await _remove(self._storage, path)
         return False
+
+    async def _is_adopted(self, path: str) -> bool:
+        job_id, _, attempt_key = path.partition("/")
+        try:
+            job = await self._queue.get_job(job_id)
+        except InvalidOption:
+            return False
+        return job is not None and job.attempt_key == attempt_key and job.state not in ("failed", "canceled")
+
+
+async def _remove(storage: Storage, path: str) -> bool:
+    """Whether the folder is gone. One that cannot be removed does not hold up the others."""
+    try:
+        await storage.remove_tree(path)
+    except (InvalidOption, OSError) as problem:
+        log.warning("files.not_removed", path=path, problem=problem)
+        return False
+    return True

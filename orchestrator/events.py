@@ -29,8 +29,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, event_id: str, text: bytes | str) -> Self:
-        """Read the JSON text that travels beside the id."""
-        flat: dict[str, Any] = msgspec.json.decode(text)
+        """Read the JSON text that travels beside the id.
+
+        One that cannot be read becomes an event `unreadable` of the queue: it must not hide those after it.
+        """
+        try:
+            flat: dict[str, Any] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return cls(id=event_id, type="unreadable", at=id_key(event_id)[0])
         common = {name: flat.pop(name) for name in _COMMON if name in flat}
         return cls(id=event_id, fields=flat, **common)
 

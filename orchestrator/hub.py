@@ -122,7 +122,8 @@ class Hub:
     async def _listen(self) -> None:
         async with self._queue.client.pubsub() as channel:
             await channel.subscribe(self._queue.keys.live)
-            await channel.get_message(timeout=POLL_S)
+            if await channel.get_message(timeout=POLL_S) is None:
+                raise TimeoutError("the subscription was not confirmed")
             await self._fill_gap()
             self._subscribed.set()
             silent = 0

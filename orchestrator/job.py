@@ -251,7 +251,8 @@ def encode_json(field: str, value: object, max_bytes: int) -> bytes:
     """`value` as JSON. Raises `InvalidOption` for what JSON cannot say (NaN, cycles …) and for what is too long."""
     try:
         if isinstance(value, msgspec.Raw):
-            text = bytes(msgspec.json.decode(value, type=msgspec.Raw))
+            msgspec.json.decode(value)  # whole: a number out of range would be found too late
+            text = bytes(value)
         else:
             text = msgspec.json.encode(value)
             if b"null" in text:  # msgspec writes NaN and the infinities as null: somebody's number would be lost

@@ -44,7 +44,7 @@ _PASSING = (
     TimeoutError,
     OSError,
 )
-_PASSING_WORDS = ("BUSY ", "UNBLOCKED ")
+_PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
 """Errors that redis-py has no class for."""
 
 
@@ -312,7 +312,7 @@ class Scripts:
     # ── decoding ─────────────────────────────────────────────────────────────────────────────────────
 
     def _claim(self, reply: Sequence[bytes]) -> Claim:
-        job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel = reply
+        job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel, error = reply
         header, _, data = definition.partition(b"\n")
         job = Job(
             queue=self.keys.queue,
@@ -329,6 +329,7 @@ class Scripts:
             started_at=int(started_at),
             lease=lease.decode(),
             cancel=_cancel(cancel),
+            error=msgspec.json.decode(error, type=JobError) if error else None,
         )
         return Claim(job, lease.decode())
 

@@ -149,8 +149,8 @@ class LocalStorage:
 
 
 def open_storage(settings: Settings) -> Storage:
-    """The storage of the service: the folder `files` of `data_dir`."""
-    return LocalStorage(settings.data_dir / "files")
+    """The storage of the service: in `data_dir`, a folder for each queue, as a queue sweeps what it does not know."""
+    return LocalStorage(settings.data_dir / "files" / settings.queue)
 
 
 def split_path(path: str) -> list[str]:

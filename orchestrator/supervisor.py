@@ -168,10 +168,12 @@ class Child:
                 _kill_group(process.pid)  # what it left behind
                 self.ready.clear()
                 self.process = None
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        await pumping  # its last lines
-                self._gone.set()
+                try:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(1.0):
+                            await pumping  # its last lines
+                finally:
+                    self._gone.set()
         return f"(pid {process.pid}) {_fate(status)}"
 
     async def stop(self, hurry: asyncio.Event) -> None:

@@ -81,6 +81,7 @@ class Worker:
         self._cancel_grace_ms = cancel_grace_ms
         self._progress_interval_ms = progress_interval_ms
         self._attempts: dict[str, Attempt] = {}  # by lease: a job lost here may start again in another lane
+        self._calls = 0
         self._stopping = asyncio.Event()
         self._looking = asyncio.Lock()
         self._renew_soon = asyncio.Event()
@@ -120,6 +121,8 @@ class Worker:
             await asyncio.wait(self._lanes, return_when=asyncio.FIRST_EXCEPTION)
         finally:
             await end_tasks(*self._lanes)
+            if cut_off := [attempt.task for attempt in self._attempts.values()]:
+                await asyncio.wait(cut_off, timeout=self._cancel_grace_ms / 1000)
             ends = await asyncio.gather(*self._lanes, return_exceptions=True)
         for end in ends:
             if isinstance(end, Exception):
@@ -205,7 +208,7 @@ class Worker:
         try:
             return await attempt.run()
         except asyncio.CancelledError:
-            await attempt.abandon()
+            attempt.task.cancel()
             raise
 
     async def _finish(self, lane: str, finish: Finish) -> Claim | None:
@@ -228,7 +231,8 @@ class Worker:
 
     async def _call(self, call: Callable[[str], Awaitable[Claims]]) -> Claims | None:
         """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
-        token = new_token()
+        self._calls += 1
+        token = f"{self._calls}-{new_token()}"  # the number tells a late copy of the call from the newest
         given_up_at: float | None = None
         loop = asyncio.get_running_loop()
         while True:
@@ -255,6 +259,8 @@ class Worker:
                     await self._renew(held)
                 except (KargahError, RedisError) as problem:
                     log.warning("worker.renewal_failed", worker=self.name, problem=problem)
+                except Exception:  # without renewals the worker would claim jobs only to lose them
+                    log.exception("worker.renewal_failed", worker=self.name)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._renew_soon.wait()

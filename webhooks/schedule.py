@@ -6,6 +6,9 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
+from orchestrator.errors import InvalidOption
+from orchestrator.job import MAX_ATTEMPTS
+
 JITTER = 0.2
 SLOW_DOWN = frozenset({429, 502, 504})  # the receiver, or what stands before it, has too much to do
 SLOW_DOWN_S = 60.0
@@ -24,6 +27,10 @@ class Schedule(msgspec.Struct, frozen=True):
 
     pauses_s: tuple[float, ...]
     slow_down_s: float = SLOW_DOWN_S
+
+    def __post_init__(self) -> None:
+        if self.attempts > MAX_ATTEMPTS:
+            raise InvalidOption("KARGAH_WEBHOOK_RETRY_S", f"may name at most {MAX_ATTEMPTS - 1} pauses")
 
     @property
     def attempts(self) -> int:

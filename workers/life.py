@@ -164,10 +164,16 @@ class Life:
             return report
 
     def kill(self, because: str) -> None:
-        """End it at once. The first reason given is the one that counts."""
+        """End it at once, with all it has forked. The first reason given is the one that counts.
+
+        A helper may hold our pipes when the process itself is long gone, so that is no reason to spare the group. After
+        `ended` it is: the number may be another's.
+        """
+        if self.ended.done():
+            return
         self._end = self._end or because
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     async def close(self) -> None:
         """Let it go: it ends when its input does, or it is killed."""
@@ -193,6 +199,7 @@ class Life:
         # Where the pipe ended first, the process is dying of itself, and the kill comes too late to change its status.
         status = await self._wait()
         self._end = self._end or self._explain(status)
+        self.kill("")  # what it left behind
         self._process.stdin.close()
         self._reports.put_nowait(None)
 
@@ -201,7 +208,8 @@ class Life:
             async with asyncio.timeout(STOP_S):
                 return await self._process.wait()
         except TimeoutError:
-            self.kill("closed its pipe and was killed")
+            has_ended = self._process.returncode is not None  # and a helper holds its input
+            self.kill("" if has_ended else "closed its pipe and was killed")
             return await self._process.wait()
 
     def _explain(self, status: int) -> str:

@@ -1,7 +1,6 @@
 -- include: prefix, now, int, job_record, read_meta
 -- One event, under one id, to the stream, the job's history, the live channel and (where asked for) the outbox.
 local MAX_EVENTS = '10000'
-local MAX_HISTORY = 2000
 local PROGRESS_TO_OUTBOX_MS = 500
 
 local function publish(text)

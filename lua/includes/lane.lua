@@ -1,12 +1,31 @@
 -- include: prefix, check_lease, take_next
 -- What a lane's last call did: a call sent again gets the same outcomes, and the claims it still holds.
+-- Tokens of lanes are `<n>-<random>`, n counting the lane's calls: a copy that comes after a later call does nothing.
 local LANE_MS = 120000
 
-local function lane_answer(lane, token)
+local function call_number(token)
+    return tonumber(string.match(token, '^(%d+)%-') or '')
+end
+
+local function late_answer(finishes)
+    local outcomes = {}
+    for i = 1, finishes do
+        outcomes[i] = 'LEASE_LOST'
+    end
+    return { outcomes = outcomes, claims = {}, sleep_ms = '-1' }
+end
+
+local function lane_answer(lane, token, finishes)
     local stored = redis.call('GET', prefix .. 'answer:' .. lane)
     local last = stored and cjson.decode(stored)
-    if last and last.token == token then
+    if not last then
+        return nil
+    elseif last.token == token then
         return last
+    end
+    local number, newest = call_number(token), call_number(last.token)
+    if number and newest and number < newest then
+        return late_answer(finishes)
     end
 end
 

@@ -47,5 +47,5 @@ end
 -- The id of the queue's newest event: a watcher that has read this answer goes on after it.
 local function last_event_id(meta)
     local newest = redis.call('XREVRANGE', prefix .. 'events', '+', '-', 'COUNT', 1)
-    return newest[1] and newest[1][1] or (meta.epoch or '0') .. '-0'
+    return newest[1] and newest[1][1] or id_before_all(meta)
 end

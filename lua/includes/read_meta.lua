@@ -2,6 +2,12 @@
 -- The queue's own record. Returns it, or nil and the error to answer with.
 local LAYOUT = '1.0'
 
+-- An id before all events of this life of the queue, for readers who come before the first one: that may get the very
+-- millisecond of the epoch.
+local function id_before_all(meta)
+    return meta.epoch and string.format('%.0f-0', meta.epoch - 1) or '0-0'
+end
+
 local function read_meta()
     local flat = redis.call('HGETALL', prefix .. 'meta')
     local meta = {}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import httpx
 import msgspec
 import redis.asyncio
+from rich.console import Console
 from rich.text import Text
 
 from orchestrator.cli.console import err, out, service_url
@@ -145,15 +146,23 @@ async def _free_port(settings: Settings, patience_s: float) -> int:
 
 def show(name: str, line: str) -> None:
     """One line of a process, with its name before it."""
-    with contextlib.suppress(BrokenPipeError, SystemExit):  # rich leaves when a pipe closes; we must not
-        err.print(Text.assemble((f"{name:<7}│ ", COLORS.get(name, "")), line))
+    _print(err, Text.assemble((f"{name:<7}│ ", COLORS.get(name, "")), line))
 
 
 def _announce(settings: Settings, seconds: float) -> None:
     url = service_url(settings)
     show("kargah", f"everything is ready after {seconds:.1f} s; data are in {settings.data_dir}; Ctrl-C stops")
-    with contextlib.suppress(BrokenPipeError, SystemExit):
-        out.print(Text.assemble("\n  Kargah is at ", (url, "bold underline"), "\n"))
+    _print(out, Text.assemble("\n  Kargah is at ", (url, "bold underline"), "\n"))
+
+
+def _print(console: Console, text: Text) -> None:
+    """Print, or drop what cannot be printed: the service outlives its pipe (rich would leave) and its terminal."""
+    try:
+        console.print(text)
+    except (OSError, SystemExit):
+        was_quiet, console.quiet = console.quiet, True
+        console.print()  # while quiet, this empties rich's buffer, which would otherwise grow with every line
+        console.quiet = was_quiet
 
 
 def _kargah_environment() -> dict[str, str]:
@@ -177,8 +186,8 @@ def _signals(supervisor: Supervisor) -> Iterator[None]:
     def stop() -> None:
         nonlocal stops
         stops += 1
+        supervisor.stop()  # first: whatever becomes of the line, we stop
         show("kargah", "stopping; Ctrl-C again to hurry" if stops == 1 else "hurrying")
-        supervisor.stop()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:

@@ -188,6 +188,6 @@ async def test_only_old_attempts_are_listed(storage: LocalStorage) -> None:
 
 
 async def test_the_service_keeps_its_files_in_its_data_folder(tmp_path: Path) -> None:
-    storage = open_storage(Settings(data_dir=tmp_path))
+    storage = open_storage(Settings(data_dir=tmp_path, queue="mine"))
     await storage.put(PATH, b"x", PNG)
-    assert (tmp_path / "files" / PATH).read_bytes() == b"x"
+    assert (tmp_path / "files" / "mine" / PATH).read_bytes() == b"x"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -126,6 +127,20 @@ async def test_a_program_that_ignores_the_polite_signal_is_killed_after_its_grac
         await run.end()
         assert run.says("stubborn (pid")
         assert run.says("does not stop; killing it")
+
+
+async def test_a_report_that_fails_does_not_keep_anybody_from_stopping() -> None:
+    def report(name: str, line: str) -> None:
+        raise OSError(errno.EIO, "the terminal is gone")
+
+    is_ready = asyncio.Event()
+    supervisor = Supervisor([python("sleeper", SLEEPER, ready_line=None)], report)
+    task = asyncio.create_task(supervisor.run(is_ready.set))
+    async with asyncio.timeout(20):
+        await is_ready.wait()
+        await asyncio.sleep(0.5)  # its line has been reported
+        supervisor.stop()
+        await task
 
 
 async def test_asking_twice_does_not_wait_for_the_grace() -> None:

@@ -1,10 +1,19 @@
 """What `kargah up` decides before and while it starts the processes."""
 
+import errno
+import io
+import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from orchestrator.cli import up
 from orchestrator.cli.up import LOCAL_PROFILE, check_named_server, free_port, programs
 from orchestrator.embedded import EmbeddedServer
 from orchestrator.errors import StartFailed
@@ -70,3 +79,58 @@ async def test_a_named_server_that_does_not_answer_is_told_at_once(tmp_path: Pat
     await check_named_server(url)
     with pytest.raises(StartFailed, match="KARGAH_REDIS_URL does not answer"):
         await check_named_server(f"unix://{tmp_path}/nothing.sock")
+
+
+SUPERVISING = """
+import asyncio, fcntl, os, sys, termios
+from orchestrator.cli.up import _signals, show
+from orchestrator.supervisor import Program, Supervisor
+
+async def main():
+    chatter = Program(name="chatter", argv=["sh", "-c", "while :; do echo chatter; sleep 0.05; done"])
+    supervisor = Supervisor([chatter], show)
+    with _signals(supervisor):
+        await supervisor.run()
+
+if sys.argv[1] == "SIGHUP":
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the kernel tells of the end of our own terminal only
+asyncio.run(main())
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("how", ["SIGHUP", "SIGTERM"])
+def test_it_stops_when_its_terminal_is_gone(how: str) -> None:
+    terminal, side = pty.openpty()
+    command = [sys.executable, "-c", SUPERVISING, how]
+    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, start_new_session=True) as process:
+        os.close(side)
+        try:
+            seen = b""
+            while seen.count(b"chatter") < 4:
+                seen += os.read(terminal, 1000)
+            os.close(terminal)
+            if how == "SIGTERM":
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.5)  # lines come and cannot be shown
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
+def test_a_line_that_cannot_be_shown_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        is_full = True
+
+        def write(self, text: str) -> int:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(text)
+
+    file = Full()
+    monkeypatch.setattr(up, "err", Console(file=file))
+    up.show("api", "lost")
+    file.is_full = False
+    up.show("api", "shown")
+    assert file.getvalue() == "api    │ shown\n"

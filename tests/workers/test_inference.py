@@ -13,7 +13,7 @@ import pytest
 from orchestrator.errors import TransientError
 from tests.conftest import wait_until
 from workers.inference import InferenceProcess
-from workers.life import Patience
+from workers.life import Life, Patience
 from workers.protocol import Configure, Done, Generate, Loaded, Step
 
 QUICK = Patience(silence_s=1.0, start_silence_s=20.0, load_s=30.0, least_s=0.2, abandon_s=0.3, tick_s=0.05)
@@ -194,3 +194,62 @@ async def test_a_process_that_is_silent_at_its_start_is_given_more_time(tmp_path
     with pytest.raises(TransientError, match=r"gave no sign of life for 0\.5 s and was killed"):
         await process.start()
     await process.stop()
+
+
+HOLDS_OUTPUT = "sleep 60 & echo $! >{note}; exit 3"
+HOLDS_INPUT = "exec 9<&0; sleep 60 >/dev/null & echo $! >{note}; exit 3"
+HOLDS_NOTHING = "sleep 60 </dev/null >/dev/null & echo $! >{note}; exit 3"
+
+
+async def begin_with_helper(code: str, note: Path) -> Life:
+    """A process that forks a helper and ends at once, with status 3."""
+    return await Life.begin(["/bin/sh", "-c", code.format(note=note)], QUICK)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def test_a_helper_that_outlives_the_process_does_not_keep_it_from_being_closed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("workers.life.STOP_S", 0.2)
+    life = await begin_with_helper(HOLDS_OUTPUT, tmp_path / "helper")
+    async with asyncio.timeout(10):
+        await life.close()
+    assert life.ended.done()
+
+
+async def test_a_helper_that_outlives_the_process_costs_the_attempt_its_patience_only(tmp_path: Path) -> None:
+    life = await begin_with_helper(HOLDS_OUTPUT, tmp_path / "helper")
+    async with asyncio.timeout(10):
+        with pytest.raises(TransientError, match="gave no sign of life"):
+            await life.next_report(5.0, 0.2)
+        await life.close()
+
+
+@pytest.mark.parametrize("code", [HOLDS_INPUT, HOLDS_NOTHING])
+async def test_a_helper_neither_hides_the_end_nor_outlives_it(
+    code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("workers.life.STOP_S", 0.2)
+    life = await begin_with_helper(code, tmp_path / "helper")
+    async with asyncio.timeout(10):
+        await asyncio.wait([life.ended])
+    assert str(life.end) == "the inference process ended with status 3"
+    helper = int((tmp_path / "helper").read_text())
+    await wait_until(lambda: not is_alive(helper))
+    await life.close()
+
+
+async def test_nobody_is_killed_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = await Life.begin(["/bin/sh", "-c", "exit 3"], QUICK)
+    await asyncio.wait([life.ended])
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _: killed.append(group))
+    life.kill("too late")
+    await life.close()
+    assert not killed

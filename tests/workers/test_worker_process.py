@@ -92,7 +92,7 @@ async def test_a_job_is_painted_canceled_and_survives_the_death_of_its_worker(
         result = done.result_as(GenerationResult)
         assert result is not None
         assert result.images[0].path == f"{first.id}/{done.attempt_key}/0.png"
-        content = await LocalStorage(tmp_path / "files").read(result.images[0].path)
+        content = await LocalStorage(tmp_path / "files" / queue.name).read(result.images[0].path)
         assert len(content) == result.images[0].bytes
         types = [event.type for event in await queue.get_history(first.id)]
         names = [event.fields.get("name") for event in await queue.get_history(first.id) if event.type == "milestone"]
@@ -125,7 +125,7 @@ async def test_a_job_is_painted_canceled_and_survives_the_death_of_its_worker(
         waiting = await state_of(queue, handed_back)
         assert waiting.state == JobState.WAITING
         assert waiting.attempts_made == 0
-        assert not (tmp_path / "files" / handed_back.id).exists()
+        assert not (tmp_path / "files" / queue.name / handed_back.id).exists()
 
 
 async def test_settings_that_cannot_be_end_the_worker_with_a_clear_line(start_worker: StartWorker) -> None:
