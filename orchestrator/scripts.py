@@ -6,7 +6,6 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
 from redis import exceptions as redis_errors
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -14,8 +13,9 @@ from redis.backoff import NoBackoff
 
 import lua
 from orchestrator import errors
-from orchestrator.job import CancelRequest, Header, Job, JobError, JobState
+from orchestrator.job import CancelRequest, Job, JobState
 from orchestrator.keys import Keys
+from orchestrator.replies import read_added, read_cancel, read_claimed, read_job
 
 Client: TypeAlias = Redis
 
@@ -123,28 +123,28 @@ class Scripts:
 
     async def add_job(self, token: str, job_id: str, header: bytes, data: bytes) -> tuple[bool, JobState, int]:
         """Whether this call made the job, its state, and when it was created (ms)."""
-        return _added(await self._run("add_job", token, job_id, header, data, OUTBOX_MAX))
+        return read_added(await self._run("add_job", token, job_id, header, data, OUTBOX_MAX))
 
     async def fan_out(self, token: str, job_id: str, header: bytes, data: bytes) -> tuple[bool, JobState, int]:
         """The same for a delivery, which a full server takes too."""
-        return _added(await self._run("fan_out", token, job_id, header, data))
+        return read_added(await self._run("fan_out", token, job_id, header, data))
 
     async def get_job(self, job_id: str, *, history: bool) -> tuple[Job, list[bytes], str] | None:
         """The job, its history's entries, the queue's newest event id."""
         reply = await self._run("get_job", job_id, int(history))
         if not reply:
             return None
-        return self._job(reply[0]), reply[1], reply[2].decode()
+        return read_job(self.keys.queue, reply[0]), reply[1], reply[2].decode()
 
     async def get_jobs(self, states: Sequence[JobState], start: int, count: int) -> tuple[list[Job], str]:
         """A page of each state, and the queue's newest event id."""
         jobs, last_id = await self._run("get_jobs", start, count, *states)
-        return [self._job(job) for job in jobs], last_id.decode()
+        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
 
     async def get_recent(self, start: int, count: int) -> tuple[list[Job], str]:
         """A page over all states, and the queue's newest event id."""
         jobs, last_id = await self._run("get_recent", start, count)
-        return [self._job(job) for job in jobs], last_id.decode()
+        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
 
     async def get_counts(self) -> dict[str, int]:
         """State → number of jobs."""
@@ -169,7 +169,7 @@ class Scripts:
     ) -> Claims:
         """Claim up to `slots` jobs."""
         claims, sleep_ms = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots)
-        return Claims([], [self._claim(claim) for claim in claims], int(sleep_ms))
+        return Claims([], [_claim(self.keys.queue, claim) for claim in claims], int(sleep_ms))
 
     async def move_to_finished(
         self,
@@ -185,7 +185,7 @@ class Scripts:
         parts = [part for finish in finishes for part in finish]
         reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, *parts)
         outcomes = [outcome.decode() for outcome in reply[0]]
-        return Claims(outcomes, [self._claim(claim) for claim in reply[1]], int(reply[2]))
+        return Claims(outcomes, [_claim(self.keys.queue, claim) for claim in reply[1]], int(reply[2]))
 
     async def extend_locks(
         self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]
@@ -193,17 +193,17 @@ class Scripts:
         """Renew leases; for each: True (renewed), False (lost), or the request to stop (renewed)."""
         parts = [part for pair in held for part in pair]
         replies = await self._run("extend_locks", lease_ms, cancel_ms, *parts)
-        return [False if reply == b"LEASE_LOST" else _cancel(reply) or True for reply in replies]
+        return [False if reply == b"LEASE_LOST" else read_cancel(reply) or True for reply in replies]
 
     async def update_progress(self, job_id: str, lease: str, report: Report) -> CancelRequest | None:
         """Record a report; the answer says whether to stop."""
         number, name, content, preview = report
         reply = await self._run("update_progress", job_id, lease, number, name, content, preview, PREVIEW_MS)
-        return _cancel(reply)
+        return read_cancel(reply)
 
     async def add_log(self, job_id: str, lease: str, number: int, line: str) -> CancelRequest | None:
         """Add a line to the job's log; the answer says whether to stop."""
-        return _cancel(await self._run("add_log", job_id, lease, number, line))
+        return read_cancel(await self._run("add_log", job_id, lease, number, line))
 
     # ── administration ───────────────────────────────────────────────────────────────────────────────
 
@@ -309,62 +309,6 @@ class Scripts:
         except redis_errors.NoScriptError:
             return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
 
-    # ── decoding ─────────────────────────────────────────────────────────────────────────────────────
-
-    def _claim(self, reply: Sequence[bytes]) -> Claim:
-        job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel, error = reply
-        header, _, data = definition.partition(b"\n")
-        job = Job(
-            queue=self.keys.queue,
-            id=job_id.decode(),
-            header=msgspec.json.decode(header, type=Header),
-            data=msgspec.Raw(data),
-            state=JobState.ACTIVE,
-            created_at=int(created_at),
-            run=int(run),
-            priority=int(priority),
-            attempts_started=int(started),
-            attempts_made=int(made),
-            stalled=int(stalled),
-            started_at=int(started_at),
-            lease=lease.decode(),
-            cancel=_cancel(cancel),
-            error=msgspec.json.decode(error, type=JobError) if error else None,
-        )
-        return Claim(job, lease.decode())
-
-    def _job(self, reply: Sequence[bytes]) -> Job:
-        job_id, definition, created_at, *flat = reply
-        header_text, _, data = definition.partition(b"\n")
-        header = msgspec.json.decode(header_text, type=Header)
-        record = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-        result, error, cancel = record.get("result"), record.get("error"), record.get("cancel", b"")
-        return Job(
-            queue=self.keys.queue,
-            id=job_id.decode(),
-            header=header,
-            data=msgspec.Raw(data),
-            state=JobState(record["state"].decode()),
-            created_at=int(created_at),
-            run=int(record["run"]),
-            priority=int(record.get("priority", header.priority)),
-            attempts_started=int(record.get("started", 0)),
-            attempts_made=int(record.get("made", 0)),
-            stalled=int(record.get("stalled", 0)),
-            due_at=_number(record.get("due_at")),
-            started_at=_number(record.get("started_at")),
-            finished_at=_number(record.get("finished_at")),
-            expires_at=_number(record.get("expires_at")),
-            worker=_text(record.get("worker")),
-            lease=_text(record.get("lease")),
-            progress=_value(record.get("progress")),
-            preview=_value(record.get("preview")),
-            result=None if result is None else msgspec.Raw(result),
-            error=None if error is None else msgspec.json.decode(error, type=JobError),
-            reason=_text(record.get("reason")),
-            cancel=_cancel(cancel),
-        )
-
 
 _shas: dict[str, str] = {}
 
@@ -375,25 +319,9 @@ def _sha(name: str) -> str:
     return _shas[name]
 
 
-def _cancel(text: bytes) -> CancelRequest | None:
-    return msgspec.json.decode(text, type=CancelRequest) if text else None
-
-
-def _added(reply: Sequence[bytes]) -> tuple[bool, JobState, int]:
-    status, state, created_at = reply
-    return status == b"added", JobState(state.decode()), int(created_at)
-
-
-def _value(text: bytes | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
-
-
-def _number(text: bytes | None) -> int | None:
-    return None if text is None else int(text)
+def _claim(queue: str, reply: Sequence[bytes]) -> Claim:
+    job = read_claimed(queue, reply)
+    return Claim(job, job.lease or "")
 
 
 def _named(problem: redis_errors.ResponseError) -> Exception:

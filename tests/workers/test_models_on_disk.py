@@ -103,7 +103,6 @@ async def test_a_process_with_local_models_only_has_no_connection(
     assert not [link for link in links if link.startswith("socket:")]
 
 
-@pytest.mark.skipif(not (built_in_folder() / "model" / "model_index.json").exists(), reason="it is not trained yet")
 async def test_the_built_in_model_is_one_of_them(processor: TextToImage, other_models: Path) -> None:
     shutil.copytree(built_in_folder() / "model", other_models / "late-8")
     result = await processor(RecordedJob(generation(model="late-8", width=128, height=128)))

@@ -1,0 +1,88 @@
+"""From what a script answers to jobs, claims and words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from orchestrator.job import CancelRequest, Header, Job, JobError, JobState
+
+
+def read_added(reply: Sequence[bytes]) -> tuple[bool, JobState, int]:
+    """Whether a call made the job, the job's state, and when it was created (ms)."""
+    status, state, created_at = reply
+    return status == b"added", JobState(state.decode()), int(created_at)
+
+
+def read_cancel(text: bytes) -> CancelRequest | None:
+    """A request to stop; empty = none."""
+    return msgspec.json.decode(text, type=CancelRequest) if text else None
+
+
+def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
+    """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
+    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel, error = reply
+    header, _, data = definition.partition(b"\n")
+    return Job(
+        queue=queue,
+        id=job_id.decode(),
+        header=msgspec.json.decode(header, type=Header),
+        data=msgspec.Raw(data),
+        state=JobState.ACTIVE,
+        created_at=int(created_at),
+        run=int(run),
+        priority=int(priority),
+        attempts_started=int(started),
+        attempts_made=int(made),
+        stalled=int(stalled),
+        started_at=int(started_at),
+        lease=lease.decode(),
+        cancel=read_cancel(cancel),
+        error=msgspec.json.decode(error, type=JobError) if error else None,
+    )
+
+
+def read_job(queue: str, reply: Sequence[bytes]) -> Job:
+    """A job, as the getters answer it: id, definition, created_at, then the record as name, value, name, value …"""
+    job_id, definition, created_at, *flat = reply
+    header_text, _, data = definition.partition(b"\n")
+    header = msgspec.json.decode(header_text, type=Header)
+    record = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    result, error, cancel = record.get("result"), record.get("error"), record.get("cancel", b"")
+    return Job(
+        queue=queue,
+        id=job_id.decode(),
+        header=header,
+        data=msgspec.Raw(data),
+        state=JobState(record["state"].decode()),
+        created_at=int(created_at),
+        run=int(record["run"]),
+        priority=int(record.get("priority", header.priority)),
+        attempts_started=int(record.get("started", 0)),
+        attempts_made=int(record.get("made", 0)),
+        stalled=int(record.get("stalled", 0)),
+        due_at=_number(record.get("due_at")),
+        started_at=_number(record.get("started_at")),
+        finished_at=_number(record.get("finished_at")),
+        expires_at=_number(record.get("expires_at")),
+        worker=_text(record.get("worker")),
+        lease=_text(record.get("lease")),
+        progress=_value(record.get("progress")),
+        preview=_value(record.get("preview")),
+        result=None if result is None else msgspec.Raw(result),
+        error=None if error is None else msgspec.json.decode(error, type=JobError),
+        reason=_text(record.get("reason")),
+        cancel=read_cancel(cancel),
+    )
+
+
+def _value(text: bytes | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _number(text: bytes | None) -> int | None:
+    return None if text is None else int(text)
