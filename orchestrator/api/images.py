@@ -14,7 +14,7 @@ from orchestrator.generation import GenerationResult, Image
 from orchestrator.job import Job
 
 TYPES = {"image/png": "png", "image/webp": "webp", "image/jpeg": "jpg"}
-FOR_EVER = "private, max-age=31536000, immutable"
+ASK_AGAIN = "private, no-cache"  # a retry makes other pictures under the same URLs; the ETag names the attempt
 
 
 class Images:
@@ -32,7 +32,7 @@ class Images:
         ]
 
     async def read(self, request: Request) -> Response:
-        """A finished picture. It never changes, so clients keep it for ever."""
+        """A finished picture. Clients keep it, and ask by its ETag whether it is still the one."""
         job_id, index = job_id_of(request), request.path_params["index"]
         job = await self.queue.get_job(job_id)
         if job is None:
@@ -42,7 +42,7 @@ class Images:
         etag = f'"{hashlib.sha256(image.path.encode()).hexdigest()[:32]}"'
         headers = {
             "ETag": etag,
-            "Cache-Control": FOR_EVER,
+            "Cache-Control": ASK_AGAIN,
             "Content-Disposition": f'inline; filename="{job_id}-{index}.{ending}"',
         }
         if _has(request, etag):
