@@ -150,8 +150,8 @@ def test_scripts_has_a_method_for_every_script_that_runs_it() -> None:
     for name in lua.names():
         method = getattr(Scripts, name)
         assert f'_run("{name}"' in re.sub(r"\(\s+", "(", inspect.getsource(method))
-    run = set(re.findall(r'_run\(\s*"(\w+)"', inspect.getsource(Scripts)))
-    assert run == set(lua.names())
+    parts = "".join(inspect.getsource(part) for part in Scripts.__mro__[:-1])
+    assert set(re.findall(r'_run\(\s*"(\w+)"', parts)) == set(lua.names())
 
 
 def test_nothing_but_scripts_runs_lua() -> None:
@@ -161,7 +161,7 @@ def test_nothing_but_scripts_runs_lua() -> None:
         for path in (ROOT / room).rglob("*.py"):
             if count := len([call for call in pattern.findall(path.read_text()) if call != "eval"]):
                 found[path.name] = count
-    assert found == {"scripts.py": 1}
+    assert found == {"call.py": 1}
 
 
 def test_only_adding_writes_a_definition() -> None:

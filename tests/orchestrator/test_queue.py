@@ -122,7 +122,7 @@ async def test_two_queues_do_not_mix(queue: Queue, client: Client) -> None:
 async def test_an_outbox_that_nobody_empties_refuses_adds_but_no_finish(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.scripts.OUTBOX_MAX", 2)
+    monkeypatch.setattr("orchestrator.scripts.adding.OUTBOX_MAX", 2)
     claim = await scene.active("a", notify=("added", "completed"))
     await scene.add("b", notify=("added",))
     with pytest.raises(QueueFull):

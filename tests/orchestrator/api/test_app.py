@@ -230,7 +230,7 @@ async def test_a_full_redis_is_unavailable_and_recovers(
 
 
 async def test_a_full_queue_says_when_to_come_back(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.scripts.OUTBOX_MAX", 0)
+    monkeypatch.setattr("orchestrator.scripts.adding.OUTBOX_MAX", 0)
     response = await api.post("/v1/generations", json=CIRCLE)
     assert (response.status_code, response.headers["retry-after"]) == (429, "5")
     assert response.json()["type"] == "urn:kargah:problem:queue-full"

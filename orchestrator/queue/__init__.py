@@ -1,0 +1,21 @@
+"""A queue of jobs: one file of this package for each side it is looked at from."""
+
+from orchestrator.queue.adding import Adding
+from orchestrator.queue.admin import Admin
+from orchestrator.queue.connection import QueueConnection
+from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
+from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
+
+__all__ = ["MAX_EVENT_PAGE", "MAX_PAGE", "MAX_REASON_BYTES", "MAX_RECENT", "Queue", "QueueConnection", "Snapshot"]
+
+
+class Queue(Adding, Steering, Admin, Reading):
+    """One queue. Safe to share between tasks; close it, or use it as an async context manager.
+
+        async with Queue("paint", "redis://localhost") as queue:
+            job = await queue.add("portrait", {"of": "a cat"}, JobOptions(priority=1, attempts=3))
+
+    Every call may raise `StoreUnavailable` (Redis is full) or `OutcomeUnknown` (no answer within `deadline_s`).
+
+    Source: BullMQ's Queue.
+    """

@@ -1,0 +1,38 @@
+"""Steering the whole queue."""
+
+from orchestrator.job import check_int
+from orchestrator.keys import new_token
+from orchestrator.queue.connection import QueueConnection
+
+
+class Admin(QueueConnection):
+    """What is done to all jobs of the queue."""
+
+    async def pause(self) -> None:
+        """Let no more jobs start, on any worker; running ones go on."""
+        await self.scripts.pause(new_token(), paused=True)
+
+    async def resume(self) -> None:
+        """Let jobs start again."""
+        await self.scripts.pause(new_token(), paused=False)
+
+    async def is_paused(self) -> bool:
+        """Whether the queue is paused."""
+        paused = await self.scripts.retrying("HGET", lambda: self.client.hget(self.keys.meta, "paused"))
+        return paused is not None
+
+    async def set_global_concurrency(self, concurrency: int) -> None:
+        """At most so many jobs run at once, over all workers; 0 lifts the limit."""
+        check_int("concurrency", concurrency, 0, 1_000_000)
+        await self.scripts.set_limits(new_token(), concurrency=concurrency)
+
+    async def set_global_rate_limit(self, max_starts: int, duration_ms: int) -> None:
+        """At most so many starts in any window of `duration_ms`; 0 lifts the limit."""
+        check_int("max_starts", max_starts, 0, 10_000)
+        check_int("duration_ms", duration_ms, 1, 86_400_000)
+        await self.scripts.set_limits(new_token(), rate=(max_starts, duration_ms))
+
+    async def rate_limit(self, duration_ms: int) -> None:
+        """Nothing starts for so long, as when an outside API said "too many requests"; 0 lifts it."""
+        check_int("duration_ms", duration_ms, 0, 86_400_000)
+        await self.scripts.set_limits(new_token(), limited_ms=duration_ms)

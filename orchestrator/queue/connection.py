@@ -1,0 +1,47 @@
+"""What every part of a queue stands on: its name, its keys, its connections."""
+
+from types import TracebackType
+from typing import Self
+
+from orchestrator.job import JobOptions
+from orchestrator.keys import QUEUES_KEY, Keys
+from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
+
+
+class QueueConnection:
+    """A queue's name, keys and connections."""
+
+    def __init__(
+        self,
+        name: str,
+        redis: "str | Client" = "redis://localhost:6379",
+        *,
+        default_job_options: JobOptions | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self.keys = Keys(name)
+        self.name = name
+        self._owns_client = isinstance(redis, str)
+        self.client: Client = connect(redis) if isinstance(redis, str) else redis
+        self.scripts = Scripts(self.client, self.keys, deadline_s)
+        self._default_job_options = default_job_options or JobOptions()
+        self._is_registered = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections, if this queue opened them."""
+        if self._owns_client:
+            await self.client.aclose()
+
+    async def _register(self) -> None:
+        """Name this queue to the duties and relays, before its first job."""
+        if not self._is_registered:
+            await self.scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, self.name))
+            self._is_registered = True

@@ -1,0 +1,92 @@
+"""Reading jobs, counts and events."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from orchestrator.errors import InvalidOption, JobNotFound
+from orchestrator.events import Event, id_key
+from orchestrator.job import Job, JobState, check_int
+from orchestrator.keys import check_job_id
+from orchestrator.queue.connection import QueueConnection
+
+MAX_PAGE = 100
+MAX_RECENT = 1000
+MAX_EVENT_PAGE = 1000
+
+
+class Snapshot(NamedTuple):
+    """A job and its history as of one instant; `last_id` is the queue's newest event id then."""
+
+    job: Job
+    history: list[Event]
+    last_id: str
+
+
+class Reading(QueueConnection):
+    """What a watcher does."""
+
+    async def get_job(self, job_id: str) -> Job | None:
+        """The job as it is now; None when there is no such job."""
+        found = await self.scripts.get_job(check_job_id(job_id), history=False)
+        return None if found is None else found[0]
+
+    async def get_snapshot(self, job_id: str) -> Snapshot | None:
+        """The job, its whole history and the queue's newest event id, as of one instant."""
+        found = await self.scripts.get_job(check_job_id(job_id), history=True)
+        if found is None:
+            return None
+        job, entries, last_id = found
+        return Snapshot(job, [Event.decode_entry(entry) for entry in entries], last_id)
+
+    async def get_history(self, job_id: str, after: str | None = None) -> list[Event]:
+        """The job's events after an event id, oldest first. Raises `JobNotFound`."""
+        snapshot = await self.get_snapshot(job_id)
+        if snapshot is None:
+            raise JobNotFound(f"there is no job {job_id}")
+        if after is None:
+            return snapshot.history
+        return [event for event in snapshot.history if id_key(event.id) > id_key(after)]
+
+    async def get_jobs(self, states: Sequence[JobState], start: int = 0, count: int = 50) -> list[Job]:
+        """A page of each state: waiting and delayed ones next first, finished ones newest first."""
+        check_int("start", start, 0, 2**53)
+        check_int("count", count, 1, MAX_PAGE)
+        if isinstance(states, str) or not set(states) <= set(JobState):
+            raise InvalidOption("states", f"must be a list of job states: {', '.join(JobState)}")
+        jobs, _ = await self.scripts.get_jobs(states, start, count)
+        return jobs
+
+    async def get_recent(self, start: int = 0, count: int = 50) -> tuple[list[Job], str]:
+        """A page over all states, unfinished ones first, then finished ones, newest first; and the newest event id."""
+        check_int("start", start, 0, MAX_RECENT)
+        check_int("count", count, 1, MAX_PAGE)
+        return await self.scripts.get_recent(start, count)
+
+    async def get_counts(self) -> dict[str, int]:
+        """How many jobs are in each state. `prioritized` ones are waiting ones with a priority."""
+        return await self.scripts.get_counts()
+
+    async def get_logs(self, job_id: str, start: int = 0, count: int = MAX_PAGE) -> list[str]:
+        """Lines that the processor logged, oldest first."""
+        check_int("start", start, 0, 2**53)
+        check_int("count", count, 1, 1000)
+        key = f"{self.keys.prefix}lines:{check_job_id(job_id)}"
+        lines = await self.scripts.retrying("LRANGE", lambda: self.client.lrange(key, start, start + count - 1))
+        return [line.decode() for line in lines]
+
+    async def get_preview(self, job_id: str) -> bytes | None:
+        """The newest preview picture of a running job."""
+        key = self.keys.preview(check_job_id(job_id))
+        preview: bytes | None = await self.scripts.retrying("GET", lambda: self.client.get(key))
+        return preview
+
+    async def events_after(self, last_id: str, count: int = MAX_EVENT_PAGE) -> list[Event] | None:
+        """The queue's events after `last_id`, oldest first.
+
+        None when that event is not there any more (trimmed, or of another life of the queue): then nothing can
+        be said about what came between, and a new snapshot is due.
+        """
+        id_key(last_id)
+        check_int("count", count, 1, MAX_EVENT_PAGE)
+        events = await self.scripts.get_events(last_id, count)
+        return None if events is None else [Event.decode(event_id, text) for event_id, text in events]

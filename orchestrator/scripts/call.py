@@ -1,0 +1,102 @@
+"""One call of a script: sent again until its answer is known, its errors turned into ours."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+import lua
+from orchestrator import errors
+from orchestrator.keys import Keys
+from orchestrator.scripts.connection import Client
+
+DEADLINE_S = 20.0
+"""For how long a call is sent again before `OutcomeUnknown`."""
+
+_ERRORS: dict[str, type[errors.KargahError]] = {
+    "JOB_NOT_FOUND": errors.JobNotFound,
+    "WRONG_STATE": errors.WrongState,
+    "LEASE_LOST": errors.LeaseLost,
+    "QUEUE_FULL": errors.QueueFull,
+    "LAYOUT_MISMATCH": errors.LayoutMismatch,
+    "OOM": errors.StoreUnavailable,
+    "MISCONF": errors.StoreUnavailable,
+}
+_PASSING = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.ClusterError,
+    redis_errors.TryAgainError,
+    redis_errors.ReadOnlyError,
+    redis_errors.MasterDownError,
+    TimeoutError,
+    OSError,
+)
+_PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
+"""Errors that redis-py has no class for."""
+
+
+class ScriptCaller:
+    """Runs the scripts of one queue. Every call may be sent more than once; the scripts make that harmless."""
+
+    def __init__(self, client: Client, keys: Keys, deadline_s: float = DEADLINE_S) -> None:
+        self.client = client
+        self.keys = keys
+        self.deadline_s = deadline_s
+
+    async def _run(self, name: str, *args: str | bytes | int) -> Any:
+        return await self.retrying(name, lambda: self._evaluate(name, args))
+
+    async def retrying(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call that may be made twice, until it is answered or the deadline is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.deadline_s
+        pause_s = 0.02
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await call()
+            except _PASSING as problem:
+                trouble: Exception = problem
+            except redis_errors.ResponseError as problem:
+                if not str(problem).startswith(_PASSING_WORDS):
+                    raise _named(problem) from None
+                trouble = problem
+            wait_s = pause_s * random.uniform(0.5, 1.0)
+            if loop.time() + wait_s >= deadline:
+                raise errors.OutcomeUnknown(
+                    f"Redis gave no answer to {name} within {self.deadline_s:g} s ({_reason(trouble)}); "
+                    "the call may have had its effect, and may safely be sent again"
+                ) from trouble
+            await asyncio.sleep(wait_s)
+            pause_s = min(pause_s * 2, 1.0)
+
+    async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
+        try:
+            return await self.client.evalsha(_sha(name), 2, self.keys.meta, self.keys.none, *args)
+        except redis_errors.NoScriptError:
+            return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
+
+
+_shas: dict[str, str] = {}
+
+
+def _sha(name: str) -> str:
+    if name not in _shas:
+        _shas[name] = hashlib.sha1(lua.source(name).encode(), usedforsecurity=False).hexdigest()
+    return _shas[name]
+
+
+def _named(problem: redis_errors.ResponseError) -> Exception:
+    word, _, rest = str(problem).partition(" ")
+    if isinstance(problem, redis_errors.OutOfMemoryError):
+        return errors.StoreUnavailable("Redis is full (maxmemory); nothing was changed")
+    named = _ERRORS.get(word)
+    return problem if named is None else named(rest)
+
+
+def _reason(trouble: Exception) -> str:
+    return str(trouble) or type(trouble).__name__

@@ -1,0 +1,44 @@
+"""Calls that only read."""
+
+from collections.abc import Sequence
+
+from orchestrator.job import Job, JobState
+from orchestrator.replies import read_job
+from orchestrator.scripts.call import ScriptCaller
+
+
+class ReadingScripts(ScriptCaller):
+    """What reads jobs, counts and events."""
+
+    async def get_job(self, job_id: str, *, history: bool) -> tuple[Job, list[bytes], str] | None:
+        """The job, its history's entries, the queue's newest event id."""
+        reply = await self._run("get_job", job_id, int(history))
+        if not reply:
+            return None
+        return read_job(self.keys.queue, reply[0]), reply[1], reply[2].decode()
+
+    async def get_jobs(self, states: Sequence[JobState], start: int, count: int) -> tuple[list[Job], str]:
+        """A page of each state, and the queue's newest event id."""
+        jobs, last_id = await self._run("get_jobs", start, count, *states)
+        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
+
+    async def get_recent(self, start: int, count: int) -> tuple[list[Job], str]:
+        """A page over all states, and the queue's newest event id."""
+        jobs, last_id = await self._run("get_recent", start, count)
+        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
+
+    async def get_counts(self) -> dict[str, int]:
+        """State → number of jobs."""
+        flat = await self._run("get_counts")
+        return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def get_events(self, after: str, count: int) -> list[tuple[str, bytes]] | None:
+        """Events of the queue after an id, as (id, JSON); None when that id is not covered any more."""
+        reply = await self._run("get_events", after, count)
+        if reply[0] == b"0":
+            return None
+        return [(event_id.decode(), fields[1]) for event_id, fields in reply[1]]
+
+    async def get_due_files(self, count: int) -> list[str]:
+        """Folders of the storage that may be deleted now."""
+        return [path.decode() for path in await self._run("get_due_files", count)]

@@ -1,0 +1,94 @@
+"""A worker's calls: claiming, telling, ending."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from orchestrator.job import CancelRequest, Job
+from orchestrator.replies import read_cancel, read_claimed
+from orchestrator.scripts.call import ScriptCaller
+
+PREVIEW_MS = 600_000
+
+
+class Claim(NamedTuple):
+    """A job and the lease on it."""
+
+    job: Job
+    lease: str
+
+
+class Finish(NamedTuple):
+    """How an attempt ended. `outcome`: completed, failed, canceled or returned; `pause_ms` −1 = no further attempt."""
+
+    job_id: str
+    lease: str
+    outcome: str
+    content: bytes
+    pause_ms: int = -1
+
+
+class Claims(NamedTuple):
+    """What a claiming call brought. `sleep_ms`: how long a worker without work may sleep, −1 = until woken."""
+
+    outcomes: list[str]
+    claims: list[Claim]
+    sleep_ms: int
+
+
+class Report(NamedTuple):
+    """What a running attempt tells: `name` "" = progress, else a milestone; `content` is JSON."""
+
+    number: int
+    name: str
+    content: bytes
+    preview: bytes = b""
+
+
+class WorkingScripts(ScriptCaller):
+    """What a worker does with jobs."""
+
+    async def move_to_active(
+        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int
+    ) -> Claims:
+        """Claim up to `slots` jobs."""
+        claims, sleep_ms = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots)
+        return Claims([], [_claim(self.keys.queue, claim) for claim in claims], int(sleep_ms))
+
+    async def move_to_finished(
+        self,
+        token: str,
+        lane: str,
+        worker: str,
+        lease_ms: int,
+        interval_ms: int,
+        slots: int,
+        finishes: Sequence[Finish],
+    ) -> Claims:
+        """End attempts and claim up to `slots` jobs in the same round trip."""
+        parts = [part for finish in finishes for part in finish]
+        reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, *parts)
+        outcomes = [outcome.decode() for outcome in reply[0]]
+        return Claims(outcomes, [_claim(self.keys.queue, claim) for claim in reply[1]], int(reply[2]))
+
+    async def extend_locks(
+        self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]
+    ) -> list[CancelRequest | bool]:
+        """Renew leases; for each: True (renewed), False (lost), or the request to stop (renewed)."""
+        parts = [part for pair in held for part in pair]
+        replies = await self._run("extend_locks", lease_ms, cancel_ms, *parts)
+        return [False if reply == b"LEASE_LOST" else read_cancel(reply) or True for reply in replies]
+
+    async def update_progress(self, job_id: str, lease: str, report: Report) -> CancelRequest | None:
+        """Record a report; the answer says whether to stop."""
+        number, name, content, preview = report
+        reply = await self._run("update_progress", job_id, lease, number, name, content, preview, PREVIEW_MS)
+        return read_cancel(reply)
+
+    async def add_log(self, job_id: str, lease: str, number: int, line: str) -> CancelRequest | None:
+        """Add a line to the job's log; the answer says whether to stop."""
+        return read_cancel(await self._run("add_log", job_id, lease, number, line))
+
+
+def _claim(queue: str, reply: Sequence[bytes]) -> Claim:
+    job = read_claimed(queue, reply)
+    return Claim(job, job.lease or "")
