@@ -11,7 +11,8 @@ from orchestrator.active_job import ActiveJob
 from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.scripts import connect
-from orchestrator.worker import BLOCK_S, Worker
+from orchestrator.worker import Worker
+from orchestrator.worker.claimer import BLOCK_S
 from tests.conftest import wait_until
 from tests.faultproxy import FaultProxy
 from tests.invariants import check_history, check_queue
@@ -119,7 +120,7 @@ async def test_a_worker_stops_although_redis_never_comes_back(mortal: Server, qu
             await queue.add("paint")
             await started.wait()
         else:
-            await wait_until(worker._looking.locked)
+            await wait_until(worker._claimer.is_looking)
     mortal.kill()
     may_end.set()
     async with asyncio.timeout(STOP_S):

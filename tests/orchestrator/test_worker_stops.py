@@ -13,7 +13,8 @@ from orchestrator.errors import (
 from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.scripts import connect
-from orchestrator.worker import BLOCK_S, Worker
+from orchestrator.worker import Worker
+from orchestrator.worker.claimer import BLOCK_S
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.orchestrator.running import ended, goes_on, run_one, types, until_active
@@ -33,7 +34,7 @@ async def test_an_idle_worker_stops_at_once(queue: Queue, url: str) -> None:
     for number in range(15):
         worker = Worker(queue.name, process, url, concurrency=3)
         async with worker:
-            await wait_until(worker._looking.locked)
+            await wait_until(worker._claimer.is_looking)
             await asyncio.sleep(number / 1000)  # stop it at each step of its first calls
             began = loop.time()
             await worker.stop()
