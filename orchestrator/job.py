@@ -9,6 +9,7 @@ import msgspec
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
 from orchestrator.errors import InvalidOption
 from orchestrator.keys import check_job_id
+from orchestrator.telemetry import trace_context
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
+    telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
     """
 
     id: str | None = None
@@ -110,6 +112,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
+    telemetry: bool = True
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -125,6 +128,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_int("keep_logs", self.keep_logs, 0, 100_000)
         check_bool("lifo", self.lifo)
         check_bool("has_files", self.has_files)
+        check_bool("telemetry", self.telemetry)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
@@ -151,6 +155,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            trace_context=trace_context() if self.telemetry else "",
         )
 
 
@@ -176,6 +181,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    trace_context: str = msgspec.field(name="tm", default="")
 
 
 class JobError(msgspec.Struct, frozen=True):

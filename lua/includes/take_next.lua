@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit
+-- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit, count_start
 -- Claims up to `slots` jobs for a worker, in the order that the design's page decides.
 local DUE_AT_ONCE = 32
 local STALLED_AT_ONCE = 8
@@ -17,6 +17,7 @@ local function start_job(job, lease, worker, lease_ms)
     job.started, job.started_at, job.progress = (job.started or 0) + 1, now, nil
     job.preview = nil
     redis.call('ZADD', prefix .. 'active', int(now + lease_ms), job.id)
+    count_start(job)
     emit(job, 'active', ',"prev":"waiting","worker":' .. cjson.encode(worker))
     save_job(job)
 end

@@ -12,11 +12,13 @@ from orchestrator.active_job import ActiveJob
 from orchestrator.attempt import Attempt
 from orchestrator.job import check_int, clip
 from orchestrator.log import get_logger
+from orchestrator.presence import Info
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Client, Finish, end_tasks
 from orchestrator.service import duties
 from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, blocking_twin
 from orchestrator.worker.leases import Leases
+from orchestrator.worker.registry import Registry
 
 log = get_logger("worker")
 
@@ -43,6 +45,7 @@ class Worker:
     interval_ms: how often this process looks for due and stalled jobs.
     stop_grace_s: how long `stop` lets running jobs go on before it hands them back.
     cancel_grace_ms: how long a processor may take to stop once its job is canceled or its time is over.
+    info: what `Queue.get_workers` tells of it (device, model, VRAM …): a mapping, or a quick function that makes one.
 
     Source: BullMQ's Worker.
     """
@@ -60,6 +63,7 @@ class Worker:
         stop_grace_s: float = 30.0,
         cancel_grace_ms: int = 5000,
         progress_interval_ms: int = 100,
+        info: Info | None = None,
     ) -> None:
         check_int("concurrency", concurrency, 1, 10_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
@@ -79,6 +83,7 @@ class Worker:
         self._stopped = asyncio.Event()
         self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping)
         self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms)
+        self._registry = Registry(self.queue, self._claimer.id, self.name, concurrency, self._attempts, info)
         self._lanes: list[asyncio.Task[None]] = []
         self._runner: asyncio.Task[None] | None = None
 
@@ -100,7 +105,7 @@ class Worker:
         log.info("worker.started", worker=self.name, queue=self.queue.name, concurrency=self._concurrency)
         looking_after = duties(self.queue, lease_ms=self._lease_ms, interval_ms=self._interval_ms)
         try:
-            async with self._leases.kept(), looking_after:
+            async with self._leases.kept(), looking_after, self._registry.kept():
                 self._lanes = [asyncio.create_task(self._lane(number)) for number in range(self._concurrency)]
                 await self._until_all_end()
         finally:
