@@ -119,7 +119,7 @@ async def test_it_can_be_called_where_a_loop_runs(url: str, queue_name: str) -> 
 def run_script(url: str, queue_name: str, body: str) -> str:
     """Run a script of its own, all warnings as errors; returns what it printed. Nothing may go to stderr."""
     code = f"from orchestrator.sync import Queue\nqueue = Queue({queue_name!r}, {url!r})\n{textwrap.dedent(body)}"
-    command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
+    command = [sys.executable, "-W", "error", "-c", code]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     return ended.stdout
