@@ -1,5 +1,6 @@
 """`kargah workers`: who is there, and what they do."""
 
+import msgspec
 from rich.text import Text
 
 from orchestrator.cli.store import OtherQueue, opened, opened_all
@@ -26,7 +27,7 @@ def workers(queue: OtherQueue = "", as_json: AsJson = False) -> None:
                 found += _workers_of(each)
     found.sort(key=lambda worker: (worker.queue, worker.name, worker.id))
     if as_json:
-        print_json(found)
+        print_json([msgspec.structs.asdict(worker) for worker in found])
         return
     table = table_of("QUEUE", "WORKER", "HOST", "PID", "JOBS", "UP", "SEEN", wide="INFO")
     for worker in found:
