@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from orchestrator import telemetry
 from orchestrator.active_job import ActiveJob
 from orchestrator.errors import InvalidOption, JobCanceled, UnrecoverableError
-from orchestrator.job import JobOptions
+from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 from tests.orchestrator.running import ended, run_one, until_active
@@ -112,6 +112,23 @@ async def test_every_attempt_has_a_span_and_errors_are_recorded(
         assert attributes["error.type"] == kind
         assert span.status.status_code is StatusCode.ERROR
         assert [event.name for event in span.events] == ["exception"]
+
+
+async def test_an_error_without_a_text_is_recorded_by_its_type(
+    queue: Queue, url: str, spans: InMemorySpanExporter
+) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    async def work(job: ActiveJob) -> None:
+        raise Mute
+
+    job = await run_one(queue, url, work)
+    assert job.state is JobState.FAILED
+    (processed,) = named(spans, "process")
+    assert str((processed.attributes or {})["error.type"]).endswith("Mute")
+    assert processed.status.status_code is StatusCode.ERROR
 
 
 async def test_a_cancellation_is_no_error(queue: Queue, url: str, spans: InMemorySpanExporter) -> None:
