@@ -15,7 +15,7 @@
 --   WRONG_STATE  the job has finished
 -- Events
 --   canceled | canceling; removed (of the queue) where only some are kept
--- include: read_meta, answer, find_job, promote_due, finish_job, count_up
+-- include: read_meta, answer, find_job, promote_due, finish_job
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel = ARGV[1], ARGV[2], ARGV[3]
 

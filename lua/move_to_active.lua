@@ -18,7 +18,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   active; and of jobs that were due: waiting, stalled, failed, canceled; removed (of the queue)
--- include: read_meta, take_next, lane, count_up
+-- include: read_meta, take_next, lane
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -23,7 +23,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   completed, failed, canceled, delayed, waiting; drained (of the queue); and those of move_to_active
--- include: read_meta, lane, leave_active, take_next, finish_job, count_up
+-- include: read_meta, lane, leave_active, take_next, finish_job
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -12,7 +12,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   waiting, failed; removed (of the queue) where only some are kept
--- include: read_meta, promote_due, count_up
+-- include: read_meta, promote_due
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 

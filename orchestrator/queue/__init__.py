@@ -3,20 +3,11 @@
 from orchestrator.queue.adding import Adding
 from orchestrator.queue.admin import Admin
 from orchestrator.queue.connection import QueueConnection
-from orchestrator.queue.observing import Observing, QueueMeta
+from orchestrator.queue.observing import Observing
 from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
 from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
 
-__all__ = [
-    "MAX_EVENT_PAGE",
-    "MAX_PAGE",
-    "MAX_REASON_BYTES",
-    "MAX_RECENT",
-    "Queue",
-    "QueueConnection",
-    "QueueMeta",
-    "Snapshot",
-]
+__all__ = ["MAX_EVENT_PAGE", "MAX_PAGE", "MAX_REASON_BYTES", "MAX_RECENT", "Queue", "QueueConnection", "Snapshot"]
 
 
 class Queue(Adding, Steering, Admin, Observing, Reading):
