@@ -35,7 +35,7 @@ if job.finished_at then
     return wrong_state(job, 'a finished job has no place in the queue')
 end
 if job.state == 'waiting' then
-    redis.call('ZREM', prefix .. 'wait', wait_member(job))
+    leave_wait(job)
     job.priority = priority
     new_sequence(job)
     add_to_wait(job)

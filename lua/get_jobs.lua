@@ -24,7 +24,7 @@ if refusal then
 end
 local jobs = {}
 for _, state in ipairs(states) do
-    for _, job in ipairs(job_replies(ids_in(state, start, start + count - 1))) do
+    for _, job in ipairs(job_replies(ids_in(state, start, count))) do
         jobs[#jobs + 1] = job
     end
 end

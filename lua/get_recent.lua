@@ -41,12 +41,10 @@ if refusal then
 end
 local ids, skipped = {}, start
 for _, state in ipairs({ 'active', 'waiting', 'delayed' }) do
-    local size = redis.call('ZCARD', prefix .. (state == 'waiting' and 'wait' or state))
-    local stop = math.min(size, skipped + count - #ids) - 1
-    for _, id in ipairs(ids_in(state, skipped, stop)) do
+    for _, id in ipairs(ids_in(state, skipped, count - #ids)) do
         ids[#ids + 1] = id
     end
-    skipped = math.max(skipped - size, 0)
+    skipped = math.max(skipped - size_of(state), 0)
 end
 if #ids < count then
     local finished = newest_finished(skipped + count - #ids)

@@ -11,6 +11,7 @@
 --   lease_ms     number  how long a claim holds without renewal
 --   interval_ms  number  how often this queue is looked after
 --   slots        number  how many jobs to claim at most; 0 while stopping
+--   wishes       JSON    as in move_to_active
 --   then five for each attempt:
 --   id           text
 --   lease        text    the token of its claim
@@ -18,7 +19,7 @@
 --   content      JSON    the result; the error {kind, message, details}; or what stopped (canceled)
 --   pause_ms     number  of a failed one: before the next attempt; -1 = no further attempt
 -- Returns
---   {outcomes, claims, sleep_ms}; an outcome is the job's new state or LEASE_LOST; claims as in move_to_active
+--   {outcomes, claims, sleep_ms, deaf}; an outcome is the job's new state or LEASE_LOST; claims as in move_to_active
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -26,7 +27,7 @@
 -- include: read_meta, lane, leave_active, take_next, finish_job
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
-local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 local function retry_later(job, error_json, pause_ms)
     new_sequence(job)
@@ -78,20 +79,20 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = lane_answer(lane, token, (#ARGV - 6) / 5)
+local before = lane_answer(lane, token, (#ARGV - 7) / 5)
 if before then
-    return { before.outcomes, still_held(before.claims), before.sleep_ms }
+    return { before.outcomes, still_held(before.claims), before.sleep_ms, before.deaf }
 end
 
 local outcomes, recorded = {}, false
-for i = 7, #ARGV, 5 do
+for i = 8, #ARGV, 5 do
     local outcome = finish_attempt(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]))
     outcomes[#outcomes + 1] = outcome
     recorded = recorded or outcome ~= 'LEASE_LOST'
 end
-if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'active') == 0 then
+if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0 then
     emit_queue_event('drained', '')
 end
-local claims, sleep_ms = take_next(meta, token, worker, lease_ms, slots, interval_ms)
-remember_lane(lane, token, outcomes, claims, sleep_ms)
-return { outcomes, claim_replies(claims), int(sleep_ms) }
+local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
+remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
+return { outcomes, claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -12,12 +12,15 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   waiting, failed; removed (of the queue) where only some are kept
--- include: read_meta, promote_due
+-- include: read_meta, promote_due, groups
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
+end
+if meta.grouped then
+    forget_idle_groups()
 end
 return promote_due(limit)

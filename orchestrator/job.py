@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
 from orchestrator.errors import InvalidOption
-from orchestrator.keys import check_job_id
+from orchestrator.keys import check_group_id, check_job_id
 
 T = TypeVar("T")
 
@@ -94,6 +94,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
+    group: whose job it is: groups share the workers by weight and cost.
+    cost: what the job is expected to cost, in any unit that all jobs of the queue share; 0.001 to 1,000,000.
+    batch_key: jobs of one key may be run together by a worker that takes batches.
+    affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
     """
 
     id: str | None = None
@@ -110,6 +114,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
+    group: str | None = None
+    cost: float = 1.0
+    batch_key: str | None = None
+    affinity_key: str | None = None
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -125,6 +133,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_int("keep_logs", self.keep_logs, 0, 100_000)
         check_bool("lifo", self.lifo)
         check_bool("has_files", self.has_files)
+        self._check_turn()
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
@@ -151,7 +160,20 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            group=self.group,
+            cost=self.cost,
+            batch_key=self.batch_key,
+            affinity_key=self.affinity_key,
         )
+
+    def _check_turn(self) -> None:
+        if self.group is not None:
+            check_group_id(self.group)
+        check_number("cost", self.cost, 0.001, 1_000_000)
+        if self.batch_key is not None:
+            check_group_id(self.batch_key, "batch_key")
+        if self.affinity_key is not None:
+            check_text("affinity_key", self.affinity_key, MAX_NAME_CHARS)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -176,6 +198,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    group: str | None = msgspec.field(name="g", default=None)
+    cost: float = msgspec.field(name="co", default=1.0)
+    batch_key: str | None = msgspec.field(name="bk", default=None)
+    affinity_key: str | None = msgspec.field(name="ak", default=None)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -294,6 +320,12 @@ def check_bool(field: str, value: object) -> None:
     """Raise `InvalidOption` unless `value` is True or False."""
     if not isinstance(value, bool):
         raise InvalidOption(field, "must be True or False")
+
+
+def check_number(field: str, value: object, low: float, high: float) -> None:
+    """Raise `InvalidOption` unless `value` is a number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidOption(field, f"must be a number from {low:g} to {high:,.0f}")
 
 
 def check_int(field: str, value: object, low: int, high: int) -> None:

@@ -9,13 +9,17 @@ from orchestrator.queue import Queue
 from tests.dump import Dump, dump
 
 SETS = {
-    "waiting": "wait",
+    "wait": "waiting",
+    "grouped": "waiting",
     "delayed": "delayed",
     "active": "active",
     "completed": "completed",
     "failed": "failed",
     "canceled": "canceled",
 }
+"""Where jobs stand, and the state they have there."""
+WITH_MEMBERS = ("wait", "grouped", "delayed")
+GROUP_PLACES = {"ring": "groups", "held": "groups:held", "idle": "groups:idle"}
 FINISHED = ("completed", "failed", "canceled")
 NEXT = {
     None: {"added"},
@@ -50,6 +54,7 @@ async def check_queue(queue: Queue) -> Dump:
         if kind in ("job", "state", "log", "lines"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
+    _check_groups(found)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -80,32 +85,70 @@ def check_history(history: list[Event]) -> None:
 
 def _places(found: Dump) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
-    for state, key in SETS.items():
+    for key, state in SETS.items():
         for member, _ in found.get(key, []):
-            job_id = member[17:] if state in ("waiting", "delayed") else member
+            job_id = member[17:] if key in WITH_MEMBERS else member
             places.setdefault(job_id, []).append(state)
     return places
 
 
 def _check_order(found: Dump) -> None:
     """The member of a waiting job is its place, and its score its priority."""
-    for key in ("wait", "delayed"):
+    for key in WITH_MEMBERS:
         for member, score in found.get(key, []):
             record: dict[str, Any] = found[f"state:{member[17:]}"]
             assert int(member[:16], 16) == int(record["q"])
             if key == "delayed":
                 assert "u" in record
             else:
-                header = msgspec.json.decode(found[f"job:{member[17:]}"]["def"].partition("\n")[0])
-                assert score == int(record.get("p", header.get("p", 0)))
+                assert score == int(record.get("p", _header(found, member[17:]).get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
         assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed")
 
 
+def _check_groups(found: Dump) -> None:
+    """Every group stands in one place, the right one, and counts its running jobs."""
+    grouped = {member for member, _ in found.get("grouped", [])}
+    waiting = {key[6:]: [member for member, _ in value] for key, value in found.items() if key.startswith("group:")}
+    assert sorted(member for members in waiting.values() for member in members) == sorted(grouped)
+    active: dict[str, int] = {}
+    for job_id, _ in found.get("active", []):
+        record = found[f"state:{job_id}"]
+        group = "*" if "ug" in record else _header(found, job_id).get("g")
+        if group:
+            active[group] = active.get(group, 0) + 1
+    for group, members in waiting.items():
+        for member in members:
+            record = found[f"state:{member[17:]}"]
+            assert group == ("*" if "ug" in record else _header(found, member[17:]).get("g"))
+    for group in set(waiting) | set(active):
+        assert f"ginfo:{group}" in found
+    for group, info in ((key[6:], value) for key, value in found.items() if key.startswith("ginfo:")):
+        places = [place for place, key in GROUP_PLACES.items() if group in {gid for gid, _ in found.get(key, [])}]
+        assert places == [info["place"]], (group, places, info)
+        assert (info["place"] == "idle") == (group not in waiting), (group, info)
+        assert int(info["active"]) == active.get(group, 0), (group, info)
+    _check_batches(found)
+
+
+def _check_batches(found: Dump) -> None:
+    """The index of batches holds exactly the waiting jobs that have a key."""
+    batches = {(key[6:], member) for key, value in found.items() if key.startswith("batch:") for member, _ in value}
+    members = [member for key in ("wait", "grouped") for member, _ in found.get(key, [])]
+    keyed = {(_header(found, member[17:]).get("bk"), member) for member in members}
+    assert batches == {(key, member) for key, member in keyed if key is not None}
+
+
+def _header(found: Dump, job_id: str) -> dict[str, Any]:
+    header: dict[str, Any] = msgspec.json.decode(found[f"job:{job_id}"]["def"].partition("\n")[0])
+    return header
+
+
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:
     counts = await queue.get_counts()
-    for state, key in SETS.items():
-        live = [member for member, _ in found.get(key, []) if member not in due]
+    for state in set(SETS.values()):
+        keys = [key for key, kept in SETS.items() if kept == state]
+        live = [member for key in keys for member, _ in found.get(key, []) if member not in due]
         assert counts[state] == len(live), (state, counts)
 
 

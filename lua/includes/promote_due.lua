@@ -11,7 +11,11 @@ local function promote_job(job)
 end
 
 local function leave_waiting(job)
-    redis.call('ZREM', prefix .. (job.state == 'delayed' and 'delayed' or 'wait'), wait_member(job))
+    if job.state == 'delayed' then
+        redis.call('ZREM', prefix .. 'delayed', wait_member(job))
+    else
+        leave_wait(job)
+    end
     redis.call('ZREM', prefix .. 'deadlines', job.id)
 end
 
@@ -34,10 +38,13 @@ local function promote_due(limit)
     return expired + #members
 end
 
--- Until the next delayed job is due, in ms; nil while there is none.
+-- Until the next delayed job is due or the next held group may start, in ms; nil while there is none.
 local function next_due_ms()
-    local first = redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')
-    if first[2] then
-        return math.max(tonumber(first[2]) - now, 0)
+    local first = tonumber(redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2] or NEVER)
+    if queue_meta().grouped then
+        first = math.min(first, tonumber(redis.call('ZRANGE', prefix .. 'groups:held', 0, 0, 'WITHSCORES')[2] or NEVER))
+    end
+    if first < NEVER then
+        return math.max(first - now, 0)
     end
 end

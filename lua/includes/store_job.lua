@@ -28,6 +28,7 @@ local function store_job(meta, token, id, header_json, data)
     if header.w then
         job.notify = table.concat(header.w, ' ')
     end
+    job.affinity_key, job.batch_key = header.ak, header.bk
     new_sequence(job)
     if header.d then
         add_to_delayed(job, now + header.d)

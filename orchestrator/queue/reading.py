@@ -63,7 +63,7 @@ class Reading(QueueConnection):
         return await self.scripts.get_recent(start, count)
 
     async def get_counts(self) -> dict[str, int]:
-        """How many jobs are in each state. `prioritized` ones are waiting ones with a priority."""
+        """How many jobs are in each state. `prioritized` and `grouped` ones are waiting, too."""
         return await self.scripts.get_counts()
 
     async def get_logs(self, job_id: str, start: int = 0, count: int = MAX_PAGE) -> list[str]:

@@ -28,11 +28,16 @@ class Finish(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What a claiming call brought. `sleep_ms`: how long a worker without work may sleep, −1 = until woken."""
+    """What a claiming call brought.
+
+    sleep_ms: how long a worker without work may sleep, −1 = until woken.
+    is_deaf: waking this worker before is of no use.
+    """
 
     outcomes: list[str]
     claims: list[Claim]
     sleep_ms: int
+    is_deaf: bool = False
 
 
 class Report(NamedTuple):
@@ -48,11 +53,11 @@ class WorkingScripts(ScriptCaller):
     """What a worker does with jobs."""
 
     async def move_to_active(
-        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int
+        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int, wishes: bytes = b""
     ) -> Claims:
-        """Claim up to `slots` jobs."""
-        claims, sleep_ms = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots)
-        return Claims([], [_claim(self.keys.queue, claim) for claim in claims], int(sleep_ms))
+        """Claim up to `slots` jobs; `wishes` as the script's header says."""
+        reply = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots, wishes)
+        return self._claims([], *reply)
 
     async def move_to_finished(
         self,
@@ -63,12 +68,16 @@ class WorkingScripts(ScriptCaller):
         interval_ms: int,
         slots: int,
         finishes: Sequence[Finish],
+        wishes: bytes = b"",
     ) -> Claims:
         """End attempts and claim up to `slots` jobs in the same round trip."""
         parts = [part for finish in finishes for part in finish]
-        reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, *parts)
-        outcomes = [outcome.decode() for outcome in reply[0]]
-        return Claims(outcomes, [_claim(self.keys.queue, claim) for claim in reply[1]], int(reply[2]))
+        reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, wishes, *parts)
+        return self._claims(*reply)
+
+    def _claims(self, outcomes: list[bytes], claims: list[Sequence[bytes]], sleep_ms: bytes, deaf: bytes) -> Claims:
+        held = [_claim(self.keys.queue, claim) for claim in claims]
+        return Claims([outcome.decode() for outcome in outcomes], held, int(sleep_ms), deaf == b"1")
 
     async def extend_locks(
         self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]

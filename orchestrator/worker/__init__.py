@@ -4,18 +4,20 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.attempt import Attempt
+from orchestrator.group import Batch, RateLimit
 from orchestrator.job import check_int, clip
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Client, Finish, end_tasks
 from orchestrator.service import duties
-from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, blocking_twin
+from orchestrator.worker.batch import BatchProcessor, BatchRun
+from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, Wishes, blocking_twin
 from orchestrator.worker.leases import Leases
 
 log = get_logger("worker")
@@ -43,6 +45,11 @@ class Worker:
     interval_ms: how often this process looks for due and stalled jobs.
     stop_grace_s: how long `stop` lets running jobs go on before it hands them back.
     cancel_grace_ms: how long a processor may take to stop once its job is canceled or its time is over.
+    limiter: at most so many starts by all workers of this name, besides the limits of the queue and of groups.
+    batch: the processor gets a list of jobs of one `batch_key` and returns a list of results or exceptions; a job
+        without a key comes alone. `concurrency` then counts batches.
+    warm_keys: tells the affinity keys of what is loaded here; jobs that need one of them are preferred among those
+        whose turn is near, but none is passed over for longer than `affinity_patience_ms`.
 
     Source: BullMQ's Worker.
     """
@@ -50,7 +57,7 @@ class Worker:
     def __init__(
         self,
         queue: str,
-        processor: Processor,
+        processor: "Processor | BatchProcessor",
         redis: "str | Client" = "redis://localhost:6379",
         *,
         concurrency: int = 1,
@@ -60,14 +67,24 @@ class Worker:
         stop_grace_s: float = 30.0,
         cancel_grace_ms: int = 5000,
         progress_interval_ms: int = 100,
+        limiter: RateLimit | None = None,
+        batch: Batch | None = None,
+        warm_keys: Callable[[], Sequence[str]] | None = None,
+        affinity_patience_ms: int = 10_000,
     ) -> None:
         check_int("concurrency", concurrency, 1, 10_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
         check_int("interval_ms", interval_ms, 10, 60_000)
+        check_int("affinity_patience_ms", affinity_patience_ms, 0, 3_600_000)
+        if limiter:
+            limiter.check("limiter")
+        if batch:
+            batch.check()
         self.name = clip(name or f"{socket.gethostname()}:{os.getpid()}", MAX_NAME_BYTES)
         self.queue = Queue(queue, redis)
         self._blocking = blocking_twin(self.queue.client if not isinstance(redis, str) else redis)
         self._processor = processor
+        self._is_batch = batch is not None
         self._concurrency = concurrency
         self._lease_ms = lease_ms
         self._interval_ms = interval_ms
@@ -77,7 +94,8 @@ class Worker:
         self._attempts: dict[str, Attempt] = {}  # by lease: a job lost here may start again in another lane
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping)
+        wishes = Wishes(limiter, batch, warm_keys, affinity_patience_ms)
+        self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping, wishes)
         self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms)
         self._lanes: list[asyncio.Task[None]] = []
         self._runner: asyncio.Task[None] | None = None
@@ -147,35 +165,41 @@ class Worker:
     # ── work ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _lane(self, number: int) -> None:
-        """One job after the other; finishing one and claiming the next is one call."""
+        """One job, or batch, after the other; finishing one and claiming the next is one call."""
         lane = f"{self._claimer.id}:{number}"
-        claim: Claim | None = None
-        while claim is not None or not self._stopping.is_set():
-            if claim is None:
-                claim = await self._claimer.next_claim(lane)
+        claims: list[Claim] = []
+        while claims or not self._stopping.is_set():
+            if not claims:
+                claims = await self._claimer.next_claims(lane)
                 continue
-            if self._stopping.is_set():  # it came with the last call
-                finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
+            if self._stopping.is_set():  # they came with the last call
+                finishes = [Finish(claim.job.id, claim.lease, "returned", b"{}") for claim in claims]
             else:
-                finish = await self._run_attempt(claim)
-            claim = await self._finish(lane, finish)
+                finishes = await self._run_attempts(claims)
+            claims = await self._finish(lane, finishes)
 
-    async def _run_attempt(self, claim: Claim) -> Finish:
-        job = ActiveJob(claim, self.queue.scripts, self._progress_interval_ms)
-        attempt = Attempt(job, self._processor, self._cancel_grace_ms)
-        self._attempts[job.lease] = attempt
+    async def _run_attempts(self, claims: list[Claim]) -> list[Finish]:
+        jobs = [ActiveJob(claim, self.queue.scripts, self._progress_interval_ms) for claim in claims]
+        batch = BatchRun(cast(BatchProcessor, self._processor), jobs) if self._is_batch else None
+        processor = batch.part if batch else cast(Processor, self._processor)
+        attempts = [Attempt(job, processor, self._cancel_grace_ms) for job in jobs]
+        self._attempts |= {attempt.job.lease: attempt for attempt in attempts}
         try:
-            return await attempt.run()
+            return await asyncio.gather(*(attempt.run() for attempt in attempts))
         except asyncio.CancelledError:
-            attempt.task.cancel()
+            for attempt in attempts:
+                attempt.task.cancel()
             raise
+        finally:
+            if batch:
+                await batch.close()
 
-    async def _finish(self, lane: str, finish: Finish) -> Claim | None:
-        claims = await self._claimer.finish(lane, finish)
-        attempt = self._attempts.pop(finish.lease, None)
-        if claims is None:
-            log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)
-            return None
-        if attempt is not None:
-            attempt.log_end(claims.outcomes[0])
-        return claims.claims[0] if claims.claims else None
+    async def _finish(self, lane: str, finishes: list[Finish]) -> list[Claim]:
+        claims = await self._claimer.finish(lane, finishes)
+        for number, finish in enumerate(finishes):
+            attempt = self._attempts.pop(finish.lease, None)
+            if claims is None:
+                log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)
+            elif attempt is not None:
+                attempt.log_end(claims.outcomes[number])
+        return claims.claims if claims else []

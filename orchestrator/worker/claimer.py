@@ -1,12 +1,14 @@
 """A worker's claims: waits for jobs, takes them, and records how attempts ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
 
+import msgspec
 from redis.exceptions import RedisError
 
 from orchestrator.errors import StoreUnavailable
+from orchestrator.group import Batch, RateLimit
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
@@ -17,15 +19,54 @@ log = get_logger("worker")
 BLOCK_S = 2.0
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
+MAX_WARM = 32
 
 Call: TypeAlias = Callable[[str], Awaitable[Claims]]
+
+
+class Wishes:
+    """What a worker asks for with every claim.
+
+    warm_keys: the affinity keys of what it has loaded, the most recent first; at most 32 are sent.
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimit | None,
+        batch: Batch | None,
+        warm_keys: Callable[[], Sequence[str]] | None,
+        affinity_patience_ms: int,
+    ) -> None:
+        self.slots = batch.size if batch else 1
+        self._warm_keys = warm_keys
+        self._fixed: dict[str, Any] = {}
+        if limiter:
+            self._fixed["limiter"] = [limiter.max_starts, limiter.duration_ms]
+        if batch:
+            self._fixed["batch"] = {"min_size": batch.min_size, "linger_ms": batch.linger_ms}
+        if warm_keys:
+            self._fixed["patience_ms"] = affinity_patience_ms
+
+    def encode(self) -> bytes:
+        """For the script; empty when there is nothing to ask for."""
+        wishes = self._fixed
+        if self._warm_keys and (warm := list(self._warm_keys())[:MAX_WARM]):
+            wishes = wishes | {"warm": warm}
+        return msgspec.json.encode(wishes) if wishes else b""
 
 
 class Claimer:
     """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer."""
 
     def __init__(
-        self, queue: Queue, blocking: Client, worker: str, lease_ms: int, interval_ms: int, stopping: asyncio.Event
+        self,
+        queue: Queue,
+        blocking: Client,
+        worker: str,
+        lease_ms: int,
+        interval_ms: int,
+        stopping: asyncio.Event,
+        wishes: Wishes,
     ) -> None:
         self.id = new_token()
         self._queue = queue
@@ -34,6 +75,7 @@ class Claimer:
         self._lease_ms = lease_ms
         self._interval_ms = interval_ms
         self._stopping = stopping
+        self._wishes = wishes
         self._looking = asyncio.Lock()
         self._calls = 0
 
@@ -41,34 +83,52 @@ class Claimer:
         """Whether a lane is idle and waits for a job."""
         return self._looking.locked()
 
-    async def next_claim(self, lane: str) -> Claim | None:
-        """Wait for a job; None when stopping. One idle lane looks at a time, the next when that one found something."""
+    async def next_claims(self, lane: str) -> list[Claim]:
+        """Wait for a job, or a batch; none when stopping.
+
+        One idle lane looks at a time, the next when that one found something.
+        """
         async with self._looking:
             while not self._stopping.is_set():
                 claims = await self._call(lambda token: self._move_to_active(token, lane))
                 if claims is None:
-                    return None
+                    return []
                 if claims.claims:
-                    return claims.claims[0]
-                await self._sleep(claims.sleep_ms)
-        return None
+                    return claims.claims
+                await self._sleep(claims.sleep_ms, is_deaf=claims.is_deaf)
+        return []
 
-    async def finish(self, lane: str, finish: Finish) -> Claims | None:
-        """Record the end of an attempt and claim the next job, for as long as that takes: no outage loses a result.
+    async def finish(self, lane: str, finishes: Sequence[Finish]) -> Claims | None:
+        """Record the end of attempts and claim what comes next, for as long as that takes: no outage loses a result.
 
         None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = 0 if self._stopping.is_set() else 1
+            slots = 0 if self._stopping.is_set() else self._wishes.slots
             return await self._queue.scripts.move_to_finished(
-                token, lane, self._worker, self._lease_ms, self._interval_ms, slots, [finish]
+                token,
+                lane,
+                self._worker,
+                self._lease_ms,
+                self._interval_ms,
+                slots,
+                finishes,
+                self._wishes.encode(),
             )
 
         return await self._call(call)
 
     async def _move_to_active(self, token: str, lane: str) -> Claims:
-        return await self._queue.scripts.move_to_active(token, lane, self._worker, self._lease_ms, self._interval_ms, 1)
+        return await self._queue.scripts.move_to_active(
+            token,
+            lane,
+            self._worker,
+            self._lease_ms,
+            self._interval_ms,
+            self._wishes.slots,
+            self._wishes.encode(),
+        )
 
     async def _call(self, call: Call) -> Claims | None:
         """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
@@ -88,12 +148,15 @@ class Claimer:
                 given_up_at = loop.time() + LAST_CALLS_S
             await asyncio.sleep(RETRY_S)
 
-    async def _sleep(self, sleep_ms: int) -> None:
-        """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that."""
+    async def _sleep(self, sleep_ms: int, *, is_deaf: bool) -> None:
+        """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that.
+
+        A deaf worker, at a limit of its own, leaves the marker to others.
+        """
         if self._stopping.is_set():
             return
         block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
-        woken = asyncio.create_task(self._read_marker(block_s))
+        woken = asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait([woken, stopping], return_when=asyncio.FIRST_COMPLETED)
