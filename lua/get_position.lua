@@ -8,8 +8,8 @@
 --   id    text
 -- Returns
 --   {name, value, …} or {}: state, group, ahead (jobs before it: exact within its group, between groups an estimate
---   over at most 64 of them), is_estimate, paused, limited_until, maxed, group_place, group_paused, group_limited_until,
---   group_active, due_at, active, recent (how many of the newest 20 completed), recent_ms (their running times together)
+--   over at most 64 of them), is_estimate, paused, limited_until, maxed, group_place, group_paused,
+--   group_limited_until, group_active, due_at, active, recent (of the newest 20 completed), recent_ms (their time)
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
