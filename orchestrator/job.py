@@ -16,6 +16,7 @@ MAX_PRIORITY = 2**21 - 1
 MAX_ATTEMPTS = 100
 MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
+MAX_AFFINITY_CHARS = 256
 
 EVENT_TYPES = frozenset(
     {
@@ -173,7 +174,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.batch_key is not None:
             check_group_id(self.batch_key, "batch_key")
         if self.affinity_key is not None:
-            check_text("affinity_key", self.affinity_key, MAX_NAME_CHARS)
+            check_text("affinity_key", self.affinity_key, MAX_AFFINITY_CHARS)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -134,6 +134,7 @@ def options_of(generation: Generation, settings: Settings, priority: int | None,
         remove_on_fail=KeepJobs(age_s=settings.keep_failed_s),
         notify=tuple(type_ for type_, event in WEBHOOK_EVENTS.items() if event in generation.webhook_events),
         has_files=True,
+        affinity_key=generation.model,
     )
 
 

@@ -296,7 +296,7 @@ async def test_a_long_idle_group_is_forgotten(scene: Scene) -> None:
         ("cost", {"cost": float("nan")}),
         ("cost", {"cost": "1"}),
         ("batch_key", {"batch_key": "a b"}),
-        ("affinity_key", {"affinity_key": "x" * 200}),
+        ("affinity_key", {"affinity_key": "x" * 300}),
     ],
 )
 async def test_a_wrong_option_is_refused_by_name(queue: Queue, field: str, options: dict[str, Any]) -> None:
