@@ -14,7 +14,7 @@
 --   WRONG_STATE  the job is running
 -- Events
 --   removed (of the queue)
--- include: read_meta, answer, find_job, promote_due, end_record
+-- include: read_meta, answer, find_job, remove_record
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -33,11 +33,5 @@ end
 if job.state == 'active' then
     return wrong_state(job, 'cancel it first')
 end
-if job.finished_at then
-    leave_state(id, job.state)
-else
-    leave_waiting(job)
-end
-end_record(job)
-emit_removed(job)
+remove_record(job)
 return answer(token, 'removed')

@@ -37,7 +37,7 @@ class DueJobsPromoter:
         self._queue = queue
 
     async def step(self) -> bool:
-        return await self._queue.scripts.promote_jobs(BATCH) >= BATCH
+        return await self._queue.scripts.move_due_jobs(BATCH) >= BATCH
 
 
 class StalledChecker:

@@ -282,7 +282,7 @@ class Machine(RuleBasedStateMachine):
     def delays_end(self) -> None:
         order = [m[17:] for m in self.do(self.texts("delayed"))]
         self.do(self.scene.make_due())
-        assert self.do(self.scripts.promote_jobs(100)) == len(order)
+        assert self.do(self.scripts.move_due_jobs(100)) == len(order)
         for job_id in order:
             job = self.jobs[job_id]
             job.state, job.place, job.seq = "waiting", self.place(job.lifo), job.seq + 1

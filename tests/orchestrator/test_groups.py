@@ -282,7 +282,7 @@ async def test_a_long_idle_group_is_forgotten(scene: Scene) -> None:
     members = await scene.client.zrange(f"{scene.prefix}groups:idle", 0, -1)
     await scene.client.zadd(f"{scene.prefix}groups:idle", dict.fromkeys(members, 1))
     for _ in range(3):
-        await scene.scripts.promote_jobs(10)
+        await scene.scripts.move_due_jobs(10)
     assert await scene.queue.get_groups_count() == 0
     assert not [key async for key in scene.client.scan_iter(match=f"{scene.prefix}ginfo:*")]
 

@@ -158,7 +158,7 @@ async def _(scene: Scene) -> Call:
     return call("t", "a", 2)
 
 
-@scenario("promote_jobs", "groups were idle for an hour, some have settings, one has a running job", counts=True)
+@scenario("move_due_jobs", "groups were idle for an hour, some have settings, one has a running job", counts=True)
 async def _(scene: Scene) -> Call:
     for name in ("gone", "kept", "busy"):
         claim = await scene.active(name, group=name)
