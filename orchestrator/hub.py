@@ -12,13 +12,11 @@ from orchestrator.errors import KargahError
 from orchestrator.events import Event, id_key
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import end_tasks
+from orchestrator.scripts import end_tasks, listen
 
 log = get_logger("hub")
 
-POLL_S = 5.0
 RETRY_S = 0.5
-MAX_SILENT_POLLS = 2
 BACKFILL = 1000
 
 
@@ -120,24 +118,18 @@ class Hub:
             await asyncio.sleep(RETRY_S)
 
     async def _listen(self) -> None:
-        async with self._queue.client.pubsub() as channel:
-            await channel.subscribe(self._queue.keys.live)
-            if await channel.get_message(timeout=POLL_S) is None:
-                raise TimeoutError("the subscription was not confirmed")
+        async with listen(self._queue.client, self._queue.keys.live) as listener:
             await self._fill_gap()
             self._subscribed.set()
-            silent = 0
-            while silent <= MAX_SILENT_POLLS:
-                message = await channel.get_message(timeout=POLL_S)
-                silent = silent + 1 if message is None else 0
-                if message is None:
-                    await channel.ping()
-                elif message["type"] == "message":
-                    self._hand_out(Event.decode_entry(message["data"]))
-            raise TimeoutError("the connection is silent")
+            while True:
+                message = await listener.next_message()
+                if message is None:  # nothing happened, or it was lost between the nodes of a cluster
+                    await self._fill_gap()
+                else:
+                    self._hand_out(Event.decode_entry(message))
 
     async def _fill_gap(self) -> None:
-        """Hand out what happened between the last event of the old connection and the first of the new one."""
+        """Hand out what happened since the last event that came."""
         if self._last_id is None:
             _, self._last_id = await self._queue.get_recent(0, 1)
             return

@@ -2,14 +2,29 @@
 
 from orchestrator.scripts.adding import AddingScripts
 from orchestrator.scripts.call import DEADLINE_S
-from orchestrator.scripts.connection import Client, connect, end_tasks
 from orchestrator.scripts.groups import GroupScripts
+from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts.listener import Listener, listen
 from orchestrator.scripts.reading import ReadingScripts
 from orchestrator.scripts.steering import SteeringScripts
 from orchestrator.scripts.upkeep import UpkeepScripts
 from orchestrator.scripts.working import Claim, Claims, Finish, Report, WorkingScripts
 
-__all__ = ["DEADLINE_S", "Claim", "Claims", "Client", "Finish", "Report", "Scripts", "connect", "end_tasks"]
+__all__ = [
+    "DEADLINE_S",
+    "Claim",
+    "Claims",
+    "Client",
+    "Finish",
+    "Listener",
+    "Report",
+    "Scripts",
+    "connect",
+    "drop_connections",
+    "end_tasks",
+    "listen",
+    "twin",
+]
 
 
 class Scripts(AddingScripts, ReadingScripts, WorkingScripts, SteeringScripts, GroupScripts, UpkeepScripts):

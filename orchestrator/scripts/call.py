@@ -11,7 +11,7 @@ from redis import exceptions as redis_errors
 import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
-from orchestrator.scripts.connection import Client
+from orchestrator.scripts.connection import Client, drop_connections
 
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
@@ -35,6 +35,8 @@ _PASSING = (
     TimeoutError,
     OSError,
 )
+_DEMOTED = (redis_errors.ReadOnlyError, redis_errors.MasterDownError)
+"""What a primary says that became a replica: behind the same name there may be another primary by now."""
 _PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
 """Errors that redis-py has no class for."""
 
@@ -61,6 +63,8 @@ class ScriptCaller:
                     return await call()
             except _PASSING as problem:
                 trouble: Exception = problem
+                if isinstance(problem, _DEMOTED):
+                    await drop_connections(self.client)
             except redis_errors.ResponseError as problem:
                 if not str(problem).startswith(_PASSING_WORDS):
                     raise _named(problem) from None
@@ -92,6 +96,8 @@ def _sha(name: str) -> str:
 
 def _named(problem: redis_errors.ResponseError) -> Exception:
     word, _, rest = str(problem).partition(" ")
+    if isinstance(problem, redis_errors.AskError):
+        return errors.InvalidOption("redis", "the server is a node of a cluster; name it redis+cluster://host:port")
     if isinstance(problem, redis_errors.OutOfMemoryError):
         return errors.StoreUnavailable("Redis is full (maxmemory); nothing was changed")
     named = _ERRORS.get(word)

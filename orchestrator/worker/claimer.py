@@ -12,7 +12,7 @@ from orchestrator.group import Batch, RateLimit
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import Claim, Claims, Client, Finish, connect, end_tasks
+from orchestrator.scripts import Claim, Claims, Client, Finish, connect, drop_connections, end_tasks, twin
 
 log = get_logger("worker")
 
@@ -167,6 +167,7 @@ class Claimer:
         try:
             await self._blocking.bzpopmin(self._queue.keys.marker, block_s)
         except (RedisError, OSError):
+            await drop_connections(self._blocking)  # a primary that became a replica would keep them
             await asyncio.sleep(RETRY_S)
 
 
@@ -174,7 +175,4 @@ def blocking_twin(redis: "str | Client") -> Client:
     """A client of its own for blocking reads: they hold a connection, and outlast the usual socket timeout."""
     if isinstance(redis, str):
         return connect(redis, max_connections=2, timeout_s=BLOCK_S + 3)
-    pool = redis.connection_pool
-    kwargs = pool.connection_kwargs | {"socket_timeout": BLOCK_S + 3}
-    twin = type(pool)(connection_class=pool.connection_class, max_connections=2, **kwargs)
-    return type(redis).from_pool(twin)
+    return twin(redis, max_connections=2, timeout_s=BLOCK_S + 3)

@@ -11,8 +11,8 @@ from orchestrator.errors import KargahError
 from orchestrator.job import CancelRequest
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import end_tasks
-from orchestrator.worker.claimer import BLOCK_S, RETRY_S
+from orchestrator.scripts import end_tasks, listen
+from orchestrator.worker.claimer import RETRY_S
 
 log = get_logger("worker")
 
@@ -70,13 +70,12 @@ class Leases:
         """A hint that a job of ours was canceled; without it the next renewal tells."""
         while True:
             try:
-                async with self._queue.client.pubsub(ignore_subscribe_messages=True) as channel:
-                    await channel.subscribe(self._queue.keys.control)
+                async with listen(self._queue.client, self._queue.keys.control) as listener:
                     while True:
-                        message = await channel.get_message(timeout=BLOCK_S)
-                        if message is not None and self._runs(message["data"].rpartition(b" ")[2]):
+                        message = await listener.next_message()
+                        if message is not None and self._runs(message.rpartition(b" ")[2]):
                             self._renew_soon.set()
-            except (RedisError, OSError):
+            except (RedisError, KargahError, OSError):
                 await asyncio.sleep(RETRY_S)
 
     def _runs(self, job_id: bytes) -> bool:

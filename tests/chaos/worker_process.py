@@ -53,7 +53,7 @@ def crash_at(call: int, when: str) -> None:
 
 async def work(options: argparse.Namespace) -> None:
     """Run a worker until this process is told to stop."""
-    client = connect(options.url)
+    client = connect(options.ledger or options.url)
 
     async def process(job: ActiveJob) -> str:
         wish = job.data_as(Work)
@@ -90,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("queue")
+    parser.add_argument("--ledger", default="")
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--lease-ms", type=int, default=2000)
     parser.add_argument("--interval-ms", type=int, default=500)
