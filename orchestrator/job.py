@@ -176,6 +176,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    schedule: str | None = msgspec.field(name="sc", default=None)
 
 
 class JobError(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ end
 -- Returns the claims, and for how many ms a worker may sleep at most (-1: until it is woken).
 local function take_next(meta, token, worker, lease_ms, slots, interval_ms)
     recover_stalled(meta, lease_ms, interval_ms, STALLED_AT_ONCE)
-    promote_due(DUE_AT_ONCE)
+    promote_due(meta, DUE_AT_ONCE)
     local allowed, limited_ms = allowance(meta, slots)
     local claims = {}
     if allowed > 0 then
@@ -36,7 +36,7 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms)
         end
         count_starts(meta, #claims)
     end
-    local sleep_ms = limited_ms or next_due_ms() or -1
+    local sleep_ms = limited_ms or next_due_ms(meta) or -1
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
     if (#claims > 0 or slots == 0) and not limited_ms and redis.call('EXISTS', prefix .. 'wait') == 1 then
         wake_worker()
