@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
--- A duty: delayed jobs that are due become waiting, and jobs that had to start by now fail. Bounded.
+-- A duty: delayed jobs that are due become waiting, jobs that had to start by now fail, and schedules make the jobs of
+-- their slots. Bounded.
 --
 -- KEYS
 --   meta   hash    the queue's record
 --   none   -       never created
 -- ARGV
---   limit  number  jobs of each kind
+--   limit  number  jobs of each kind, and schedules
 -- Returns
---   how many jobs were moved
+--   how many jobs were moved and schedules run
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   waiting, failed; removed (of the queue) where only some are kept
+--   added, waiting, failed; removed (of the queue) where only some are kept
 -- include: read_meta, promote_due, groups
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
@@ -23,4 +24,4 @@ end
 if meta.grouped then
     forget_idle_groups()
 end
-return promote_due(limit)
+return promote_due(meta, limit)

@@ -19,6 +19,7 @@ from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
+from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
 from orchestrator.worker import Worker
 
 __all__ = [
@@ -31,13 +32,16 @@ __all__ = [
     "JobCanceled",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
     "JobState",
+    "JobTemplate",
     "KargahError",
     "KeepJobs",
     "LeaseLost",
     "OutcomeUnknown",
     "Queue",
     "QueueFull",
+    "RepeatOptions",
     "StoreUnavailable",
     "TransientError",
     "UnrecoverableError",

@@ -203,6 +203,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float = msgspec.field(name="co", default=1.0)
     batch_key: str | None = msgspec.field(name="bk", default=None)
     affinity_key: str | None = msgspec.field(name="ak", default=None)
+    schedule: str | None = msgspec.field(name="sc", default=None)
 
 
 class JobError(msgspec.Struct, frozen=True):

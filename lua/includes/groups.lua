@@ -6,7 +6,6 @@
 -- is later: idling earns no credit, and leaving pays no debt.
 --
 -- A group with waiting jobs stands in the ring, or among the held ones while it may not start; else it is idle.
-local NEVER = 9007199254740991
 local MOST_CORRECTION = 4
 local GRAIN_MS = 50 -- what takes less says nothing about a job's cost
 local HELD_AT_ONCE = 16

@@ -91,7 +91,7 @@ end
 -- is of no use.
 local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wishes)
     recover_stalled(meta, lease_ms, interval_ms, STALLED_AT_ONCE)
-    promote_due(DUE_AT_ONCE)
+    promote_due(meta, DUE_AT_ONCE)
     local allowed, limited_ms, is_own_limit = allowance(meta, slots, worker, wishes.limiter)
     local claims, more, ready_ms = {}, false, nil
     local function start(job)
@@ -109,7 +109,7 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wish
         end
         count_starts(meta, #claims, worker, wishes.limiter)
     end
-    local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms() or NEVER)
+    local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms(meta) or NEVER)
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
     local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0)
     if may_wake and has_startable(meta) then

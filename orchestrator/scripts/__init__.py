@@ -2,10 +2,11 @@
 
 from orchestrator.scripts.adding import AddingScripts
 from orchestrator.scripts.call import DEADLINE_S
-from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
 from orchestrator.scripts.reading import ReadingScripts
+from orchestrator.scripts.schedules import ScheduleScripts
 from orchestrator.scripts.steering import SteeringScripts
 from orchestrator.scripts.upkeep import UpkeepScripts
 from orchestrator.scripts.working import Claim, Claims, Finish, Report, WorkingScripts
@@ -27,5 +28,13 @@ __all__ = [
 ]
 
 
-class Scripts(AddingScripts, ReadingScripts, WorkingScripts, SteeringScripts, GroupScripts, UpkeepScripts):
+class Scripts(
+    AddingScripts,
+    ReadingScripts,
+    WorkingScripts,
+    SteeringScripts,
+    GroupScripts,
+    ScheduleScripts,
+    UpkeepScripts,
+):
     """All scripts of one queue, each as the method of its name; one file of this package for each kind of caller."""
