@@ -59,6 +59,7 @@ lint: dev frontend/node_modules/.installed system-packages
 	@$(NPM) run types
 
 format: dev frontend/node_modules/.installed ## Format and sort what can be
+	@$(BIN)/python -m orchestrator.sync_writer
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 	@$(NPM) run format

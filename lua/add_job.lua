@@ -33,4 +33,6 @@ end
 if redis.call('XLEN', prefix .. 'outbox') >= outbox_max then
     return redis.error_reply('QUEUE_FULL the outbox holds ' .. int(outbox_max) .. ' undelivered events')
 end
-return store_job(meta, token, id, header_json, data)
+local reply = store_job(meta, token, id, header_json, data)
+flush_counts(meta)
+return reply

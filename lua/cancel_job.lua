@@ -15,11 +15,11 @@
 --   WRONG_STATE  the job has finished
 -- Events
 --   canceled | canceling; removed (of the queue) where only some are kept
--- include: read_meta, answer, find_job, promote_due, finish_job
+-- include: read_meta, answer, find_job, promote_due, finish_job, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel = ARGV[1], ARGV[2], ARGV[3]
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
@@ -45,4 +45,5 @@ elseif job.state == 'waiting' or job.state == 'delayed' then
 else
     return wrong_state(job, 'only a job that has not finished can be canceled')
 end
+flush_counts(meta)
 return answer(token, job.state)

@@ -23,4 +23,6 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-return answer_again(token, id) or store_job(meta, token, id, header_json, data)
+local reply = answer_again(token, id) or store_job(meta, token, id, header_json, data)
+flush_counts(meta)
+return reply

@@ -13,7 +13,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   added, waiting, failed; removed (of the queue) where only some are kept
--- include: read_meta, promote_due, groups
+-- include: read_meta, promote_due, groups, count_up
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 
@@ -24,4 +24,6 @@ end
 if meta.grouped then
     forget_idle_groups()
 end
-return promote_due(meta, limit)
+local moved = promote_due(meta, limit)
+flush_counts(meta)
+return moved

@@ -14,7 +14,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   stalled, waiting, failed, canceled; removed (of the queue) where only some are kept
--- include: read_meta, recover_stalled
+-- include: read_meta, recover_stalled, count_up
 local _, _ = KEYS[1], KEYS[2]
 local lease_ms, interval_ms, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -25,4 +25,6 @@ end
 if not meta.layout then
     return 0
 end
-return recover_stalled(meta, lease_ms, interval_ms, limit)
+local recovered = recover_stalled(meta, lease_ms, interval_ms, limit)
+flush_counts(meta)
+return recovered

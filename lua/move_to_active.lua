@@ -20,7 +20,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   active; and of jobs that were due: added, waiting, stalled, failed, canceled; removed (of the queue)
--- include: read_meta, take_next, lane
+-- include: read_meta, take_next, lane, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -35,5 +35,6 @@ if before then
 end
 
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
+flush_counts(meta)
 remember_lane(lane, token, {}, claims, sleep_ms, is_deaf)
 return { claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

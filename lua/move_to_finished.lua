@@ -24,12 +24,13 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   completed, failed, canceled, delayed, waiting; drained (of the queue); and those of move_to_active
--- include: read_meta, lane, leave_active, take_next, finish_job
+-- include: read_meta, lane, leave_active, take_next, finish_job, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 local function retry_later(job, error_json, pause_ms)
+    count_up('retried')
     new_sequence(job)
     if pause_ms > 0 then
         add_to_delayed(job, now + pause_ms)
@@ -55,6 +56,7 @@ local function finish_attempt(id, lease, outcome, content, pause_ms)
     leave_active(job)
     if outcome ~= 'returned' then
         job.made = (job.made or 0) + 1
+        count_up('run_ms', math.max(now - job.started_at, 0))
     end
     if outcome == 'completed' then
         job.result, job.error = content, nil
@@ -94,5 +96,6 @@ if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', pref
     emit_queue_event('drained', '')
 end
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
+flush_counts(meta)
 remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
 return { outcomes, claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

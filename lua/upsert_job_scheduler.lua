@@ -26,7 +26,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   scheduled (of the queue, when anything changed); added; removed (of the queue)
--- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit
+-- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local every_ms, cron, tz, start_at, end_at = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
@@ -126,5 +126,6 @@ end
 if changed then
     emit_queue_event('scheduled', ',"schedule":"' .. id .. '"')
 end
+flush_counts(meta)
 answer(token, '1')
 return schedule_reply(id)

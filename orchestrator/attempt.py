@@ -13,6 +13,7 @@ from orchestrator.errors import InvalidOption, JobCanceled, LeaseLost, Processor
 from orchestrator.job import JobError, clip, encode_json
 from orchestrator.log import get_logger
 from orchestrator.scripts import Finish
+from orchestrator.telemetry import AttemptSpan
 
 log = get_logger("job")
 
@@ -33,6 +34,7 @@ class Attempt:
         self._handed_back = asyncio.Event()
         self._timed_out = False
         self._began = time.monotonic()
+        self._span = _span_of(job)
         self.task: asyncio.Task[Any] = asyncio.create_task(self._process(), name=f"job {self.job.id}")
         self._error: JobError | None = None
 
@@ -44,7 +46,9 @@ class Attempt:
         finally:
             guard.cancel()
         await self._tell_the_rest()
-        return self._finish(self.task)
+        finish = self._finish(self.task)
+        self._end_span(finish)
+        return finish
 
     def hand_back(self) -> None:
         """Stop, and give the job back without using up the attempt."""
@@ -64,7 +68,8 @@ class Attempt:
         say("job.finished", job=job.id, attempt=attempt, duration_ms=duration_ms, outcome=state.lower(), **fields)
 
     async def _process(self) -> Any:
-        return await self._processor(self.job)
+        with self._span.current():
+            return await self._processor(self.job)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,6 +129,12 @@ class Attempt:
             case _:
                 raise problem
 
+    def _end_span(self, finish: Finish) -> None:
+        problem = None if self.task.cancelled() else self.task.exception()
+        may_retry = finish.outcome == "failed" and finish.pause_ms >= 0
+        is_retried = may_retry and self.job.attempts_made + 1 < self.job.job.header.attempts
+        self._span.end("lost" if self.job.lost.is_set() else finish.outcome, problem, is_retried=is_retried)
+
     def _completed(self, result: Any) -> Finish:
         try:
             return self._end("completed", encode_json("result", result, MAX_RESULT_BYTES))
@@ -140,6 +151,11 @@ class Attempt:
     def _pause_ms(self) -> int:
         backoff = self.job.job.header.backoff or Backoff("fixed", 0)
         return backoff.pause_ms(self.job.attempts_made + 1)
+
+
+def _span_of(job: ActiveJob) -> AttemptSpan:
+    facts = {"run": job.run, "attempt": job.attempt, "priority": job.job.priority}
+    return AttemptSpan(job.job.queue, job.name, job.id, job.job.header.trace_context, facts)
 
 
 def _error(problem: BaseException) -> JobError:

@@ -9,6 +9,7 @@ import msgspec
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
 from orchestrator.errors import InvalidOption
 from orchestrator.keys import check_group_id, check_job_id
+from orchestrator.telemetry import trace_context
 
 T = TypeVar("T")
 
@@ -99,6 +100,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     cost: what the job is expected to cost, in any unit that all jobs of the queue share; 0.001 to 1,000,000.
     batch_key: jobs of one key may be run together by a worker that takes batches.
     affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
+    telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
     """
 
     id: str | None = None
@@ -119,6 +121,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     cost: float = 1.0
     batch_key: str | None = None
     affinity_key: str | None = None
+    telemetry: bool = True
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -135,6 +138,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_bool("lifo", self.lifo)
         check_bool("has_files", self.has_files)
         self._check_turn()
+        check_bool("telemetry", self.telemetry)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
@@ -165,6 +169,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             cost=self.cost,
             batch_key=self.batch_key,
             affinity_key=self.affinity_key,
+            trace_context=trace_context() if self.telemetry else "",
         )
 
     def _check_turn(self) -> None:
@@ -204,6 +209,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_key: str | None = msgspec.field(name="bk", default=None)
     affinity_key: str | None = msgspec.field(name="ak", default=None)
     schedule: str | None = msgspec.field(name="sc", default=None)
+    trace_context: str = msgspec.field(name="tm", default="")
 
 
 class JobError(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, emit, end_record
+-- include: prefix, now, int, job_record, emit, end_record, count_up
 -- The end of a run: one terminal event, then the job is kept as long as its options say.
 local MAX_EVENT_RESULT = 2048
 local TRIM_AT_ONCE = 10
@@ -49,6 +49,7 @@ end
 
 local function finish_job(job, state, fields)
     job.state, job.finished_at = state, now
+    count_up(state)
     if state == 'failed' and job.reason ~= 'expired' then
         redis.call('ZADD', prefix .. 'dead', int(now), job.id)
     end

@@ -1,4 +1,4 @@
--- include: open_queue, answer, add_to_wait, emit, end_record
+-- include: open_queue, answer, add_to_wait, emit, end_record, count_up
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
 local function answer_again(token, id)
     local present = load_job(id)
@@ -43,5 +43,6 @@ local function store_job(meta, token, id, header_json, data)
         tell_relay(job, 'added', job.added, added_text(job))
     end
     save_job(job)
+    count_up('added')
     return { 'added', job.state, int(now) }
 end

@@ -1,4 +1,5 @@
 -- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit, groups, choose
+-- include: count_start
 -- Claims up to `slots` jobs for a worker, in the order that the design's page decides: jobs without a group by
 -- priority, then the groups by virtual time. A worker with wishes (warm keys, batches) chooses among those whose turn
 -- is near.
@@ -23,6 +24,7 @@ local function start_job(job, lease, worker, lease_ms)
     if gid then
         charge(load_group(gid), job)
     end
+    count_start(job)
     emit(job, 'active', ',"prev":"waiting","worker":' .. cjson.encode(worker))
     save_job(job)
 end

@@ -4,11 +4,21 @@ from orchestrator.queue.adding import Adding
 from orchestrator.queue.admin import Admin
 from orchestrator.queue.connection import QueueConnection
 from orchestrator.queue.groups import Groups
+from orchestrator.queue.observing import Observing, QueueMeta
 from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
 from orchestrator.queue.schedules import Schedules
 from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
 
-__all__ = ["MAX_EVENT_PAGE", "MAX_PAGE", "MAX_REASON_BYTES", "MAX_RECENT", "Queue", "QueueConnection", "Snapshot"]
+__all__ = [
+    "MAX_EVENT_PAGE",
+    "MAX_PAGE",
+    "MAX_REASON_BYTES",
+    "MAX_RECENT",
+    "Queue",
+    "QueueConnection",
+    "QueueMeta",
+    "Snapshot",
+]
 
 
 class Queue(
@@ -17,6 +27,7 @@ class Queue(
     Schedules,
     Admin,
     Groups,
+    Observing,
     Reading,
 ):
     """One queue. Safe to share between tasks; close it, or use it as an async context manager.

@@ -10,6 +10,7 @@ from orchestrator.errors import StoreUnavailable
 from orchestrator.job import MAX_DATA_BYTES, Job, JobOptions, JobState, encode_json
 from orchestrator.keys import new_job_id, new_token
 from orchestrator.queue.reading import Reading
+from orchestrator.telemetry import adding
 
 AddScript: TypeAlias = Callable[[str, str, bytes, bytes], Awaitable[tuple[bool, JobState, int]]]
 
@@ -24,7 +25,10 @@ class Adding(Reading):
         call made it. Raises `InvalidOption` before anything is sent, `QueueFull` when the relay is far behind.
         """
         await self._register()
-        return await self._store(self.scripts.add_job, name, data, opts or self._default_job_options)
+        with adding(self.name, name) as note:
+            job = await self._store(self.scripts.add_job, name, data, opts or self._default_job_options)
+            note(job.id, len(job.data))
+        return job
 
     async def fan_out(self, name: str, data: object, opts: JobOptions) -> Job:
         """Store a job that the service owes, like the delivery of an event: also when Redis is full.

@@ -5,6 +5,7 @@ from orchestrator.scripts.call import DEADLINE_S
 from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
 from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
+from orchestrator.scripts.observing import ObservingScripts
 from orchestrator.scripts.reading import ReadingScripts
 from orchestrator.scripts.schedules import ScheduleScripts
 from orchestrator.scripts.steering import SteeringScripts
@@ -36,5 +37,6 @@ class Scripts(
     GroupScripts,
     ScheduleScripts,
     UpkeepScripts,
+    ObservingScripts,
 ):
     """All scripts of one queue, each as the method of its name; one file of this package for each kind of caller."""

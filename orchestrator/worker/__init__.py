@@ -13,12 +13,14 @@ from orchestrator.attempt import Attempt
 from orchestrator.group import Batch, RateLimit
 from orchestrator.job import check_int, clip
 from orchestrator.log import get_logger
+from orchestrator.presence import Info
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Client, Finish, end_tasks
 from orchestrator.service import duties
 from orchestrator.worker.batch import BatchProcessor, BatchRun
 from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, Wishes, blocking_twin
 from orchestrator.worker.leases import Leases
+from orchestrator.worker.registry import Registry
 
 log = get_logger("worker")
 
@@ -50,6 +52,7 @@ class Worker:
         without a key comes alone. `concurrency` then counts batches.
     warm_keys: tells the affinity keys of what is loaded here; jobs that need one of them are preferred among those
         whose turn is near, but none is passed over for longer than `affinity_patience_ms`.
+    info: what `Queue.get_workers` tells of it (device, model, VRAM …): a mapping, or a quick function that makes one.
 
     Source: BullMQ's Worker.
     """
@@ -71,6 +74,7 @@ class Worker:
         batch: Batch | None = None,
         warm_keys: Callable[[], Sequence[str]] | None = None,
         affinity_patience_ms: int = 10_000,
+        info: Info | None = None,
     ) -> None:
         check_int("concurrency", concurrency, 1, 10_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
@@ -97,6 +101,7 @@ class Worker:
         wishes = Wishes(limiter, batch, warm_keys, affinity_patience_ms)
         self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping, wishes)
         self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms)
+        self._registry = Registry(self.queue, self._claimer.id, self.name, concurrency, self._attempts, info)
         self._lanes: list[asyncio.Task[None]] = []
         self._runner: asyncio.Task[None] | None = None
 
@@ -118,7 +123,7 @@ class Worker:
         log.info("worker.started", worker=self.name, queue=self.queue.name, concurrency=self._concurrency)
         looking_after = duties(self.queue, lease_ms=self._lease_ms, interval_ms=self._interval_ms)
         try:
-            async with self._leases.kept(), looking_after:
+            async with self._leases.kept(), looking_after, self._registry.kept():
                 self._lanes = [asyncio.create_task(self._lane(number)) for number in range(self._concurrency)]
                 await self._until_all_end()
         finally:

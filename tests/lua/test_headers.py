@@ -171,6 +171,13 @@ def test_only_adding_writes_a_definition() -> None:
         assert set(writes) <= {"HMGET", "DEL"} | ({"HSET"} if name in STORE else set()), name
 
 
+@pytest.mark.parametrize("name", lua.names())
+def test_a_script_that_can_count_writes_what_it_counted(name: str) -> None:
+    assert ("flush_counts(meta)" in text_of(name)) == ("count_up(" in reachable(name)), (
+        f"{name}.lua: call flush_counts(meta) once, at its end, exactly where something it includes counts"
+    )
+
+
 def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
     assert len(lua.names()) == len(list((ROOT / "lua").glob("*.lua")))
     for name in lua.names():
