@@ -12,6 +12,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   waiting, failed; removed (of the queue) where only some are kept
+--   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, promote_due
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])

@@ -18,6 +18,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   active; and of jobs that were due: waiting, stalled, failed, canceled; removed (of the queue)
+--   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, take_next, lane
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]

@@ -14,6 +14,7 @@
 --   WRONG_STATE  the job is running
 -- Events
 --   removed (of the queue)
+--   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, answer, find_job, remove_record
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]

@@ -7,7 +7,9 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import InvalidOption
+from orchestrator.given import RemembersGiven, given
 from orchestrator.keys import check_job_id
 
 T = TypeVar("T")
@@ -79,7 +81,7 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
         return value
 
 
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
@@ -94,6 +96,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
+    deduplication: which jobs count as the same one; see `Deduplication`.
     """
 
     id: str | None = None
@@ -110,6 +113,15 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
+    deduplication: Deduplication | None = None
+
+    def over(self, defaults: "JobOptions") -> "JobOptions":
+        """These options; what they do not name is as in `defaults`, but for the id, which is nobody's default."""
+        inherited = given(defaults) - {"id"}
+        if not inherited:
+            return self
+        fields = {name: getattr(defaults, name) for name in inherited}
+        return JobOptions(**fields | {name: getattr(self, name) for name in given(self)})
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -132,6 +144,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(backoff, Backoff):
                 raise InvalidOption("backoff", "must be a Backoff or a pause in milliseconds")
             backoff.check()
+        if self.deduplication is not None:
+            if not isinstance(self.deduplication, Deduplication):
+                raise InvalidOption("deduplication", "must be a Deduplication")
+            self.deduplication.check()
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
         return Header(
@@ -151,6 +167,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            deduplication=self.deduplication,
         )
 
 
@@ -176,6 +193,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    deduplication: Deduplication | None = msgspec.field(name="dd", default=None)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -197,7 +215,11 @@ class CancelRequest(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock."""
+    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock.
+
+    duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
+    deduplication id.
+    """
 
     queue: str
     id: str
@@ -223,6 +245,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     cancel: CancelRequest | None = None
     duplicated: bool = False
+    deduplicated: bool = False
 
     @property
     def name(self) -> str:

@@ -46,6 +46,16 @@ def check_job_id(job_id: str) -> str:
     return job_id
 
 
+def check_deduplication_id(text: str) -> str:
+    """Return `text`, or raise `InvalidOption`. It becomes part of a key, so it looks like a job's id."""
+    if not isinstance(text, str) or not _JOB_ID.fullmatch(text):
+        raise InvalidOption(
+            "deduplication.id",
+            "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit",
+        )
+    return text
+
+
 class Keys:
     """The keys of one queue. The hash tag keeps them all in one slot of a cluster."""
 
