@@ -8,7 +8,7 @@
 --   start  number  0 to 1000
 --   count  number  at most 100
 -- Returns
---   {jobs, last event id}
+--   {jobs, last event id, looked}: as of get_jobs
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -52,4 +52,4 @@ if #ids < count then
         ids[#ids + 1] = finished[i][1]
     end
 end
-return { job_replies(ids), last_event_id(meta) }
+return { job_replies(ids), last_event_id(meta), #ids }

@@ -13,6 +13,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   added, waiting, failed; removed (of the queue) where only some are kept
+--   duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, promote_due, groups, count_up
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])

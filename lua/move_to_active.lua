@@ -20,6 +20,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   active; and of jobs that were due: added, waiting, stalled, failed, canceled; removed (of the queue)
+--   duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, take_next, lane, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]

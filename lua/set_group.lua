@@ -46,6 +46,7 @@ for name, value in pairs(changes) do
         redis.call('HSET', key, name, value == true and '1' or exact(value))
     end
 end
+note_groups()
 settle(group)
 if group.place == 'ring' then
     wake_worker()

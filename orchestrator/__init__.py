@@ -2,7 +2,9 @@
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import (
+    BulkIncomplete,
     InvalidOption,
     JobCanceled,
     JobNotFound,
@@ -18,13 +20,16 @@ from orchestrator.errors import (
 from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
-from orchestrator.queue import Queue
+from orchestrator.queue import BulkJob, Queue
 from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
 from orchestrator.worker import Worker
 
 __all__ = [
     "ActiveJob",
     "Backoff",
+    "BulkIncomplete",
+    "BulkJob",
+    "Deduplication",
     "Event",
     "Hub",
     "InvalidOption",

@@ -7,6 +7,8 @@ KargahError
 ├── WrongState               the job is not in a state that allows the call
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
+│   └── GroupFull            the group takes no more
+├── BulkIncomplete           of many jobs some were stored; says which
 ├── QueuePaused              manual claim on a paused queue
 ├── LayoutMismatch           the data in Redis were written by another major version
 ├── StartFailed              the service cannot start here; the message says what to do
@@ -60,6 +62,25 @@ class LeaseLost(KargahError):
 
 class QueueFull(KargahError):
     """The queue takes no more jobs for now; nothing was stored."""
+
+
+class BulkIncomplete(KargahError):
+    """A bulk that was not atomic stopped on the way; `__cause__` says why.
+
+    stored: the ids that were stored, a list for each chunk. unknown: those of the chunk whose answer did not come.
+    missing: those that were not stored. Adding the unknown and the missing ones again, under these ids, is safe.
+    """
+
+    def __init__(self, problem: Exception, stored: list[list[str]], unknown: list[str], missing: list[str]) -> None:
+        count = sum(map(len, stored))
+        super().__init__(f"{count} jobs were stored, {len(unknown)} may be, {len(missing)} were not: {problem}")
+        self.stored = stored
+        self.unknown = unknown
+        self.missing = missing
+
+
+class GroupFull(QueueFull):
+    """The group takes no more jobs for now; nothing was stored."""
 
 
 class QueuePaused(KargahError):

@@ -7,7 +7,9 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import InvalidOption
+from orchestrator.given import RemembersGiven, given
 from orchestrator.keys import check_group_id, check_job_id
 from orchestrator.telemetry import trace_context
 
@@ -81,7 +83,7 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
         return value
 
 
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
@@ -101,6 +103,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch_key: jobs of one key may be run together by a worker that takes batches.
     affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
     telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
+    deduplication: which jobs count as the same one; see `Deduplication`.
     """
 
     id: str | None = None
@@ -122,6 +125,15 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     batch_key: str | None = None
     affinity_key: str | None = None
     telemetry: bool = True
+    deduplication: Deduplication | None = None
+
+    def over(self, defaults: "JobOptions") -> "JobOptions":
+        """These options; what they do not name is as in `defaults`, but for the id, which is nobody's default."""
+        inherited = given(defaults) - {"id"}
+        if not inherited:
+            return self
+        fields = {name: getattr(defaults, name) for name in inherited}
+        return JobOptions(**fields | {name: getattr(self, name) for name in given(self)})
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -146,6 +158,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(backoff, Backoff):
                 raise InvalidOption("backoff", "must be a Backoff or a pause in milliseconds")
             backoff.check()
+        if self.deduplication is not None:
+            if not isinstance(self.deduplication, Deduplication):
+                raise InvalidOption("deduplication", "must be a Deduplication")
+            self.deduplication.check()
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
         return Header(
@@ -170,6 +186,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             batch_key=self.batch_key,
             affinity_key=self.affinity_key,
             trace_context=trace_context() if self.telemetry else "",
+            deduplication=self.deduplication,
         )
 
     def _check_turn(self) -> None:
@@ -210,6 +227,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     affinity_key: str | None = msgspec.field(name="ak", default=None)
     schedule: str | None = msgspec.field(name="sc", default=None)
     trace_context: str = msgspec.field(name="tm", default="")
+    deduplication: Deduplication | None = msgspec.field(name="dd", default=None)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -231,7 +249,11 @@ class CancelRequest(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock."""
+    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock.
+
+    duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
+    deduplication id.
+    """
 
     queue: str
     id: str
@@ -257,6 +279,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     cancel: CancelRequest | None = None
     duplicated: bool = False
+    deduplicated: bool = False
 
     @property
     def name(self) -> str:

@@ -11,7 +11,6 @@ QUEUES_KEY = "kargah:queues"
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
-_GROUP_ID = _JOB_ID
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -48,8 +47,8 @@ def check_job_id(job_id: str) -> str:
 
 
 def check_group_id(group: str, field: str = "group") -> str:
-    """Return `group`, or raise `InvalidOption`."""
-    if not isinstance(group, str) or not _GROUP_ID.fullmatch(group):
+    """Return the id of a group, a batch or a deduplication, or raise `InvalidOption`: it becomes part of a key."""
+    if not isinstance(group, str) or not _JOB_ID.fullmatch(group):
         raise InvalidOption(
             field, "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit"
         )

@@ -1,17 +1,31 @@
 """From what a script answers to jobs, claims and words."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from orchestrator.job import CancelRequest, Header, Job, JobError, JobState
 
 
-def read_added(reply: Sequence[bytes]) -> tuple[bool, JobState, int]:
-    """Whether a call made the job, the job's state, and when it was created (ms)."""
-    status, state, created_at = reply
-    return status == b"added", JobState(state.decode()), int(created_at)
+class Added(NamedTuple):
+    """What an add came to: "added", "duplicated" or "deduplicated"; and the job that is there now."""
+
+    outcome: str
+    state: JobState
+    created_at: int
+    job_id: str
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the call made the job."""
+        return self.outcome == "added"
+
+
+def read_added(reply: Sequence[bytes]) -> Added:
+    """The answer of `add_job`."""
+    outcome, state, created_at, job_id = reply
+    return Added(outcome.decode(), JobState(state.decode()), int(created_at), job_id.decode())
 
 
 def read_cancel(text: bytes) -> CancelRequest | None:

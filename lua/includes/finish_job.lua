@@ -1,7 +1,6 @@
--- include: prefix, now, int, job_record, emit, end_record, count_up
+-- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up
 -- The end of a run: one terminal event, then the job is kept as long as its options say.
 local MAX_EVENT_RESULT = 2048
-local TRIM_AT_ONCE = 10
 local RESULT_MS = 60000
 
 local function keep_rule(job)
@@ -29,24 +28,6 @@ local function expire_record(job)
     end
 end
 
--- Ends the oldest beyond the count; a few at a time are enough, as each finish brings one.
-local function trim_to_count(state, count)
-    local excess = redis.call('ZCARD', prefix .. state) - count
-    if excess <= 0 then
-        return
-    end
-    for _, id in ipairs(redis.call('ZRANGE', prefix .. state, 0, math.min(excess, TRIM_AT_ONCE) - 1)) do
-        leave_state(id, state)
-        local old = load_job(id)
-        if not old then
-            emit_removed({ id = id, state = state })
-        elseif old.state == state then
-            end_record(old)
-            emit_removed(old)
-        end
-    end
-end
-
 local function finish_job(job, state, fields)
     job.state, job.finished_at = state, now
     count_up(state)
@@ -64,6 +45,7 @@ local function finish_job(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
+    free_key(job)
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)

@@ -166,6 +166,15 @@ local function group_score(group, job)
     return priority_of(job)
 end
 
+-- From now on the scripts have to look at groups.
+local function note_groups()
+    local meta = queue_meta()
+    if not meta.grouped then
+        meta.grouped = '1'
+        redis.call('HSET', prefix .. 'meta', 'grouped', '1')
+    end
+end
+
 local function enter_group(job, gid, member)
     local meta, group = queue_meta(), load_group(gid)
     local is_new = group.place == nil or group.place == 'idle'
@@ -178,10 +187,7 @@ local function enter_group(job, gid, member)
     end
     redis.call('ZADD', prefix .. 'group:' .. gid, int(group_score(group, job)), member)
     redis.call('ZADD', prefix .. 'grouped', int(priority_of(job)), member)
-    if not meta.grouped then
-        meta.grouped = '1'
-        redis.call('HSET', prefix .. 'meta', 'grouped', '1')
-    end
+    note_groups()
     if is_new then
         settle(group)
     end

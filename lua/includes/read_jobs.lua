@@ -4,7 +4,7 @@ local function job_reply(job)
     header_of(job)
     local reply = { job.id, job.def, int(job.created_at) }
     for name in pairs(FIELD) do
-        local value = job.stored[name]
+        local value = job[name]
         if value ~= nil then
             reply[#reply + 1] = name
             reply[#reply + 1] = NUMBER[name] and int(value) or value

@@ -1,4 +1,4 @@
--- include: prefix, promote_due, end_record
+-- include: prefix, promote_due, end_record, free_key
 -- The one way out for a job that stops without running (removed, replaced, drained, cleaned): out of its set, its keys
 -- and files given up, told as `removed` (of the queue). Never an active one.
 local function remove_record(job)
@@ -9,4 +9,5 @@ local function remove_record(job)
     end
     end_record(job)
     emit_removed(job)
+    free_key(job)
 end

@@ -78,13 +78,10 @@ class Generations:
     async def read_all(self, request: Request) -> Response:
         """A page of the list: the unfinished first, then the newest; or those of one status."""
         limit = read_int(request, "limit", PAGE, 1, MAX_PAGE)
-        start, state = read_cursor(request), read_state(request)
-        if state is None:
-            jobs, _ = await self.queue.get_recent(start, limit)
-        else:
-            jobs = await self.queue.get_jobs([state], start, limit)
-        cursor = write_cursor(start + limit) if len(jobs) == limit else None
-        return JsonResponse(Page(resources_of(jobs), cursor))
+        start = read_cursor(request)
+        page = await self.queue.get_page(start, limit, read_state(request))
+        cursor = write_cursor(start + limit) if page.looked == limit else None
+        return JsonResponse(Page(resources_of(page.jobs), cursor))
 
     async def read(self, request: Request) -> Response:
         """One generation, with its newest preview."""

@@ -1,7 +1,8 @@
 """A queue of jobs: one file of this package for each side it is looked at from."""
 
-from orchestrator.queue.adding import Adding
 from orchestrator.queue.admin import Admin
+from orchestrator.queue.bulk import BulkAdding, BulkJob
+from orchestrator.queue.cleaning import Cleaning
 from orchestrator.queue.connection import QueueConnection
 from orchestrator.queue.groups import Groups
 from orchestrator.queue.observing import Observing, QueueMeta
@@ -14,6 +15,7 @@ __all__ = [
     "MAX_PAGE",
     "MAX_REASON_BYTES",
     "MAX_RECENT",
+    "BulkJob",
     "Queue",
     "QueueConnection",
     "QueueMeta",
@@ -22,10 +24,11 @@ __all__ = [
 
 
 class Queue(
-    Adding,
+    BulkAdding,
     Steering,
     Schedules,
     Admin,
+    Cleaning,
     Groups,
     Observing,
     Reading,

@@ -32,6 +32,14 @@ class Admin(QueueConnection):
         check_int("duration_ms", duration_ms, 1, 86_400_000)
         await self.scripts.set_limits(new_token(), rate=(max_starts, duration_ms))
 
+    async def set_max_waiting(self, count: int) -> None:
+        """Refuse adds (`QueueFull`) while so many jobs wait or are delayed; 0 lifts the limit.
+
+        It bounds what producers may pile up: retries, stalled jobs and those handed back always find room.
+        """
+        check_int("count", count, 0, 2**53)
+        await self.scripts.set_limits(new_token(), max_waiting=count)
+
     async def rate_limit(self, duration_ms: int) -> None:
         """Nothing starts for so long, as when an outside API said "too many requests"; 0 lifts it."""
         check_int("duration_ms", duration_ms, 0, 86_400_000)

@@ -2,11 +2,12 @@
 
 from orchestrator.scripts.adding import AddingScripts
 from orchestrator.scripts.call import DEADLINE_S
+from orchestrator.scripts.cleaning import CleaningScripts
 from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
 from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
 from orchestrator.scripts.observing import ObservingScripts
-from orchestrator.scripts.reading import ReadingScripts
+from orchestrator.scripts.reading import Page, ReadingScripts
 from orchestrator.scripts.schedules import ScheduleScripts
 from orchestrator.scripts.steering import SteeringScripts
 from orchestrator.scripts.upkeep import UpkeepScripts
@@ -19,6 +20,7 @@ __all__ = [
     "Client",
     "Finish",
     "Listener",
+    "Page",
     "Report",
     "Scripts",
     "connect",
@@ -34,6 +36,7 @@ class Scripts(
     ReadingScripts,
     WorkingScripts,
     SteeringScripts,
+    CleaningScripts,
     GroupScripts,
     ScheduleScripts,
     UpkeepScripts,

@@ -96,7 +96,8 @@ async def test_an_add_that_is_sent_again_after_its_job_came_and_went_adds_nothin
     first = await scene.scripts.add_job("token", "a", header, b"1")
     await drain(scene)
     await scene.end_retention("a", "completed")
-    assert await scene.scripts.add_job("token", "a", header, b"1") == (True, JobState.COMPLETED, first[2])
+    again = await scene.scripts.add_job("token", "a", header, b"1")
+    assert again == ("added", JobState.COMPLETED, first.created_at, "a")
     assert await scene.scripts.get_counts() == dict.fromkeys(await scene.scripts.get_counts(), 0)
 
 
