@@ -2,7 +2,7 @@
 -- A schedule: its record (all but the template), its place among the others, and whether it needs slots.
 -- `at` is its next slot, `anchor` the first one of an `every_ms`; `slots` are those that are known of a cron, the first
 -- being `at`; `known_to` says how far; `dry` = none comes after them; `finished` = no iteration comes any more.
-local NEVER = 9007199254740991
+local NO_SLOT = 9007199254740991
 local FEW_SLOTS = 8
 local SCHEDULE_FIELDS = {
     'every_ms', 'cron', 'tz', 'start_at', 'end_at', 'limit', 'anchor', 'at', 'made', 'skipped', 'last',
@@ -85,7 +85,7 @@ end
 
 local function save_schedule(schedule)
     finish_if_over(schedule)
-    redis.call('ZADD', prefix .. 'schedules', int(schedule.at or NEVER), schedule.id)
+    redis.call('ZADD', prefix .. 'schedules', int(schedule.at or NO_SLOT), schedule.id)
     if schedule.cron then
         if schedule.finished or schedule.dry or #schedule.slots >= FEW_SLOTS then
             redis.call('ZREM', prefix .. 'schedules:hungry', schedule.id)
@@ -99,8 +99,8 @@ end
 -- The queue's record says when the first schedule is due, so that a queue without any never asks for it.
 local function note_first_slot(meta, not_before)
     local first = redis.call('ZRANGE', prefix .. 'schedules', 0, 0, 'WITHSCORES')
-    local at = tonumber(first[2] or NEVER)
-    if at < NEVER then
+    local at = tonumber(first[2] or NO_SLOT)
+    if at < NO_SLOT then
         meta.schedule_at = int(math.max(at, not_before or 0))
         redis.call('HSET', prefix .. 'meta', 'schedule_at', meta.schedule_at)
     elseif meta.schedule_at then
