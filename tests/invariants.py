@@ -28,6 +28,7 @@ NEXT = {
     "canceled": {"retried"},
 }
 MAX_EVENT_BYTES = 4096
+NO_SLOT = 2**53 - 1
 
 
 async def check_queue(queue: Queue) -> Dump:
@@ -50,6 +51,7 @@ async def check_queue(queue: Queue) -> Dump:
         if kind in ("job", "state", "log", "lines"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
+    _check_schedules(found, now_ms)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -100,6 +102,27 @@ def _check_order(found: Dump) -> None:
                 assert score == int(record.get("p", header.get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
         assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed")
+
+
+def _check_schedules(found: Dump, now_ms: int) -> None:
+    """Each schedule has its place by its next slot, asks for slots when it has few, and the queue knows the first."""
+    places = dict(found.get("schedules", []))
+    hungry = dict(found.get("schedules:hungry", []))
+    assert {f"schedule:{each}" for each in places} == {key for key in found if key.startswith("schedule:")}
+    assert hungry.keys() <= places.keys()
+    for scheduler_id, score in places.items():
+        record: dict[str, Any] = found[f"schedule:{scheduler_id}"]
+        slots = record["slots"].split(",") if "slots" in record else []
+        assert score == int(record.get("at", NO_SLOT))
+        assert ("at" in record) != ("finished" in record) or scheduler_id in hungry
+        assert int(record["made"]) <= int(record.get("limit", NO_SLOT))
+        if "cron" in record:
+            assert slots == sorted(set(slots))
+            assert slots[:1] == ([record["at"]] if "at" in record else [])
+            assert (scheduler_id in hungry) == (len(slots) < 8 and not record.keys() & {"finished", "dry"})
+    first = min(places.values(), default=NO_SLOT)
+    noted = int(found.get("meta", {}).get("schedule_at", NO_SLOT))
+    assert noted == first or first < noted <= now_ms + 1000
 
 
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:
