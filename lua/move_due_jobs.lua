@@ -6,9 +6,9 @@
 --   meta   hash    the queue's record
 --   none   -       never created
 -- ARGV
---   limit  number  jobs of each kind, and schedules
+--   limit  number  jobs of each kind, and a quarter as many schedules
 -- Returns
---   how many jobs were moved and schedules run
+--   how many jobs were moved and schedules run; at least `limit` when more schedules are due
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

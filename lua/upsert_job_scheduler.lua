@@ -38,10 +38,11 @@ local function has_timing(schedule)
         and (schedule.tz or '') == tz and schedule.start_at == tonumber(start_at)
 end
 
--- The first slot of an `every_ms` that has not passed.
-local function first_slot(schedule)
-    local missed = math.max(math.ceil((now - schedule.anchor) / schedule.every_ms), 0)
-    return schedule.anchor + missed * schedule.every_ms
+-- The first slot of an `every_ms` that is to come: of a new schedule it may be now, one that had ended goes on later.
+local function first_slot(schedule, is_new)
+    local periods = (now - schedule.anchor) / schedule.every_ms
+    local missed = is_new and math.ceil(periods) or math.floor(periods) + 1
+    return schedule.anchor + math.max(missed, 0) * schedule.every_ms
 end
 
 local function begin()
@@ -107,7 +108,7 @@ schedule.end_at, schedule.limit, schedule.version, schedule.finished = tonumber(
 if schedule.cron then
     set_slots(schedule)
 else
-    schedule.at = schedule.at or first_slot(schedule)
+    schedule.at = schedule.at or first_slot(schedule, is_new)
 end
 finish_if_over(schedule)
 if is_new and immediately and not schedule.finished and schedule.at ~= now then

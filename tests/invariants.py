@@ -32,6 +32,7 @@ NEXT = {
     "canceled": {"retried"},
 }
 MAX_EVENT_BYTES = 4096
+NO_SLOT = 2**53 - 1
 
 
 async def check_queue(queue: Queue) -> Dump:
@@ -55,6 +56,7 @@ async def check_queue(queue: Queue) -> Dump:
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
     _check_groups(found)
+    _check_schedules(found, now_ms)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -142,6 +144,27 @@ def _check_batches(found: Dump) -> None:
 def _header(found: Dump, job_id: str) -> dict[str, Any]:
     header: dict[str, Any] = msgspec.json.decode(found[f"job:{job_id}"]["def"].partition("\n")[0])
     return header
+
+
+def _check_schedules(found: Dump, now_ms: int) -> None:
+    """Each schedule has its place by its next slot, asks for slots when it has few, and the queue knows the first."""
+    places = dict(found.get("schedules", []))
+    hungry = dict(found.get("schedules:hungry", []))
+    assert {f"schedule:{each}" for each in places} == {key for key in found if key.startswith("schedule:")}
+    assert hungry.keys() <= places.keys()
+    for scheduler_id, score in places.items():
+        record: dict[str, Any] = found[f"schedule:{scheduler_id}"]
+        slots = record["slots"].split(",") if "slots" in record else []
+        assert score == int(record.get("at", NO_SLOT))
+        assert ("at" in record) != ("finished" in record) or scheduler_id in hungry
+        assert int(record["made"]) <= int(record.get("limit", NO_SLOT))
+        if "cron" in record:
+            assert slots == sorted(set(slots))
+            assert slots[:1] == ([record["at"]] if "at" in record else [])
+            assert (scheduler_id in hungry) == (len(slots) < 8 and not record.keys() & {"finished", "dry"})
+    first = min(places.values(), default=NO_SLOT)
+    noted = int(found.get("meta", {}).get("schedule_at", NO_SLOT))
+    assert noted == first or first < noted <= now_ms + 1000
 
 
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:

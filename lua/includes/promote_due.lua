@@ -1,6 +1,7 @@
 -- include: prefix, now, int, add_to_wait, emit, finish_job, run_schedules
 -- Delayed jobs that are due become waiting; jobs that had to start by now fail; schedules make the jobs
 -- of slots that have come.
+local WORK_OF_A_SCHEDULE = 4 -- making an iteration takes as long as promoting so many jobs
 local TOO_LATE = '{"kind":"expired","message":"the job had not started when its expires_ms ran out"}'
 
 local function promote_job(job)
@@ -36,7 +37,8 @@ local function promote_due(meta, limit)
     for _, member in ipairs(members) do
         promote_job(load_job(id_of(member)))
     end
-    return expired + #members + run_schedules(meta, limit)
+    local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
+    return expired + #members + (more and limit or run)
 end
 
 -- Until the next delayed job or schedule is due, or the next held group may start, in ms; nil while there is none.

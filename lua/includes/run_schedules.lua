@@ -72,14 +72,14 @@ local function run_schedule(meta, schedule)
     return copied
 end
 
--- Returns how many schedules were due.
+-- Returns how many schedules were run, and whether more are due.
 local function run_schedules(meta, limit)
     if not meta.schedule_at or tonumber(meta.schedule_at) > now then
-        return 0
+        return 0, false
     end
     if not has_room() then
         note_first_slot(meta, now + NO_ROOM_MS)
-        return 0
+        return 0, false
     end
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'schedules', '-inf', int(now), 'LIMIT', 0, limit)
     local run, copied = 0, 0
@@ -93,5 +93,5 @@ local function run_schedules(meta, limit)
         end
     end
     note_first_slot(meta)
-    return run
+    return run, tonumber(meta.schedule_at or NEVER) <= now
 end

@@ -42,7 +42,7 @@ async def pass_slots(scene: Scene, scheduler_id: str, count: int) -> list[int]:
     if "every_ms" in record:
         slots = [int(record["at"]) + k * int(record["every_ms"]) for k in range(count + 2)]
     now, _ = await scene.scripts.get_job_scheduler(scheduler_id)
-    period = int(record["every_ms"]) if "every_ms" in record else slots[1] - slots[0]
+    period = int(record["every_ms"]) if "every_ms" in record else (slots[1] - slots[0] if len(slots) > 1 else 60_000)
     shift = slots[count - 1] - now + period // 2
     moved = {"at": str(int(record["at"]) - shift)}
     if "cron" in record:
