@@ -24,9 +24,9 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What a worker tells about itself. `job_ids` are of the jobs it runs, the first 100."""
 
     id: str
-    name: str
-    queue: str
-    concurrency: int
+    name: str = ""
+    queue: str = ""
+    concurrency: int = 0
     active: int = 0
     job_ids: tuple[str, ...] = ()
     host: str = ""

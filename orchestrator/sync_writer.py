@@ -47,7 +47,7 @@ def write(module_name: str, class_name: str) -> str:
     cls: type = getattr(importlib.import_module(module_name), class_name)
     methods = methods_of(cls)
     constructor = methods.pop("__init__")
-    parts = [_constructor(class_name, constructor), *map(_method, methods.values())]
+    parts = [_constructor(constructor), *map(_method, methods.values())]
     imports = {f"from {module_name} import {class_name} as Asynchronous"}
     for method in (constructor, *methods.values()):
         imports |= set(_imports(method))
@@ -74,14 +74,15 @@ def methods_of(cls: type) -> dict[str, Method]:
     return found
 
 
-def _constructor(class_name: str, method: Method) -> str:
+def _constructor(method: Method) -> str:
     arguments = ast.unparse(_arguments(method.node))
-    attribute = method.node.args.args[1].arg
-    return (
-        f"\n    def __init__({arguments}) -> None:\n"
-        f"        super().__init__(lambda: Asynchronous({_passed_on(method.node)}))\n"
-        f"        self.{attribute} = {attribute}\n"
-    )
+    lines = [
+        f"\n    def __init__({arguments}) -> None:",
+        f"        super().__init__(lambda: Asynchronous({_passed_on(method.node)}))",
+    ]
+    if any(argument.arg == "name" for argument in method.node.args.args):
+        lines.append("        self.name = name")
+    return "\n".join([*lines, ""])
 
 
 def _method(method: Method) -> str:

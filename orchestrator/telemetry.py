@@ -69,7 +69,7 @@ class AttemptSpan:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """While inside, spans and log lines of the processor belong to this one; what is raised is recorded."""
+        """While inside, spans and log lines of the processor belong to this one."""
         if self._span is None:
             yield
             return
@@ -86,10 +86,11 @@ class AttemptSpan:
 
         self._span.set_attributes({"kargah.job.outcome": outcome, "kargah.job.retried": is_retried})
         if outcome == "failed":
+            self._span.set_status(StatusCode.ERROR)
             if problem is not None:
-                self._span.record_exception(problem)
                 self._span.set_attribute("error.type", type(problem).__qualname__)
-            self._span.set_status(StatusCode.ERROR, str(problem or ""))
+                with contextlib.suppress(Exception):  # it may have no text: its own __str__ is at fault
+                    self._span.record_exception(problem)
         self._span.end()
 
 

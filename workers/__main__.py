@@ -56,6 +56,7 @@ async def serve(settings: Settings, processor: TextToImage, stopped: asyncio.Tas
         cancel_grace_ms=settings.cancel_grace_ms,
         progress_interval_ms=settings.progress_interval_ms,
         warm_keys=processor.warm_models,
+        info=processor.info,
     )
     running = asyncio.create_task(worker.run())
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)

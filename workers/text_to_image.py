@@ -4,11 +4,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.errors import JobCanceled, OutOfMemory, ProcessorError, TransientError, UnrecoverableError
 from orchestrator.generation import Generation, GenerationResult, Image
+from orchestrator.job import MAX_NAME_CHARS
 from orchestrator.log import get_logger
 from orchestrator.models import offered_models
 from orchestrator.settings import Settings
@@ -36,6 +37,7 @@ log = get_logger("generation")
 K = TypeVar("K")
 V = TypeVar("V")
 
+MAX_TOLD_MODELS = 8
 MAX_REMEMBERED = 1000  # jobs short of memory, and paces of models; the oldest are forgotten
 
 
@@ -78,6 +80,15 @@ class TextToImage:
     def warm_models(self) -> list[str]:
         """The models that the processes ran last, which need not be loaded."""
         return list(dict.fromkeys(self._last_models.values()))
+
+    def info(self) -> dict[str, Any]:
+        """What the list of workers tells: the devices with the memory they had free at the start, and the models."""
+        ready = [process.ready for process in self._processes if process.ready is not None]
+        return {
+            "device": ",".join(each.device for each in ready),
+            "vram_bytes": sum(each.budget_bytes for each in ready),
+            "models": [model[:MAX_NAME_CHARS] for model in sorted(self._models)[:MAX_TOLD_MODELS]],
+        }
 
     async def start(self) -> None:
         """Wait until all processes are ready. Raises `TransientError` if one could not start this time."""

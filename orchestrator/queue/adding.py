@@ -41,9 +41,9 @@ class Adding(Reading):
         call made it; a deduplication id that is held gives its holder, `deduplicated`. Raises `InvalidOption` before
         anything is sent, `QueueFull` when `max_waiting` jobs are there already or the relay is far behind.
         """
-        new = self._check(name, data, opts)
-        await self._register()
         with adding(self.name, name) as note:
+            new = self._check(name, data, opts)
+            await self._register()
             job = await self._store(self.scripts.add_job, new)
             note(job.id, len(job.data))
         return job

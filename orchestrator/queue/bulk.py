@@ -11,6 +11,7 @@ from orchestrator.job import Job, JobOptions
 from orchestrator.keys import new_token
 from orchestrator.queue.adding import Adding, NewJob
 from orchestrator.replies import Added
+from orchestrator.telemetry import adding
 
 MAX_BULK = 500
 MAX_BULK_BYTES = 8 * 1024 * 1024
@@ -39,16 +40,19 @@ class BulkAdding(Adding):
         stops it on the way is a `BulkIncomplete` that says which are stored. Every job is checked before any is sent:
         `InvalidOption` names it, as in `jobs[3].priority`.
         """
-        new = self._check_all(jobs)
+        with adding(self.name, "bulk"):
+            return await self._add_all(self._check_all(jobs), is_atomic=atomic)
+
+    async def _add_all(self, new: list[NewJob], *, is_atomic: bool) -> list[Job]:
         size = sum(_size(job) for job in new)
-        if atomic and len(new) > MAX_BULK:
+        if is_atomic and len(new) > MAX_BULK:
             raise InvalidOption("jobs", f"are {len(new)}; at most {MAX_BULK} can be added at once (see atomic=False)")
-        if atomic and size > MAX_BULK_BYTES:
+        if is_atomic and size > MAX_BULK_BYTES:
             raise InvalidOption("jobs", f"are {size} bytes; {MAX_BULK_BYTES} can be added at once (see atomic=False)")
         if not new:
             return []
         await self._register()
-        if atomic:
+        if is_atomic:
             return await self._answers(new, await self._send(new))
         return await self._answers(new, await self._send_chunks(new))
 

@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
             known.slots -= count
         if count:
             self.do(pass_slots(self.scene, name, count))
-            assert self.do(self.scene.scripts.promote_jobs(100)) == 1
+            assert self.do(self.scene.scripts.move_due_jobs(100)) == 1
             known.skipped += count if known.waits else count - 1
             known.made += not known.waits
             known.waits = True

@@ -60,7 +60,7 @@ async def test_slots_that_come_while_the_server_is_full_make_one_job_when_it_has
     idle = await scene.claim()
     assert not idle.claims
     assert 0 < idle.sleep_ms <= 1000, "it looks again within a second, and not all the time"
-    assert await scene.scripts.promote_jobs(10) == 0
+    assert await scene.scripts.move_due_jobs(10) == 0
     await scene.finish(claims.claims[0])
 
     await make_room(client)

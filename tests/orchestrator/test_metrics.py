@@ -1,6 +1,7 @@
 """Counters: each thing is counted once, in its minute; what Prometheus reads is what is there."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -229,6 +230,12 @@ async def test_openmetrics_is_spoken_to_who_asks_for_it(queue: Queue) -> None:
     assert content_type(accept).startswith("application/openmetrics-text")
     assert content_type().startswith("text/plain")
     assert prometheus_text([await queue.get_overview()], accept=accept).endswith(b"# EOF\n")
+
+
+def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
+    with pytest.raises(InvalidOption, match="kargah\\[server\\]"):
+        prometheus_text([])
 
 
 async def member(scene: Scene, job_id: str) -> str:

@@ -66,9 +66,9 @@ async def test_of_missed_slots_one_job_is_made_late_and_the_others_are_counted(s
 async def test_a_slot_is_skipped_while_the_job_before_has_not_started(scene: Scene) -> None:
     await scene.queue.upsert_job_scheduler("s", EVERY)
     await pass_slots(scene, "s", 1)
-    assert await scene.scripts.promote_jobs(10) == 1
+    assert await scene.scripts.move_due_jobs(10) == 1
     await pass_slots(scene, "s", 2)
-    assert await scene.scripts.promote_jobs(10) == 1
+    assert await scene.scripts.move_due_jobs(10) == 1
     found = await scene.queue.get_job_scheduler("s")
     assert found is not None
     assert (found.made, found.skipped) == (1, 3)
@@ -79,7 +79,7 @@ async def test_a_job_that_runs_or_waits_for_its_next_attempt_does_not_hold_up_th
     await scene.queue.upsert_job_scheduler("s", EVERY, JobTemplate("s", None, JobOptions(attempts=3)))
     (claim,) = (await scene.claim()).claims
     (second,) = await pass_slots(scene, "s", 1)
-    await scene.scripts.promote_jobs(10)
+    await scene.scripts.move_due_jobs(10)
     assert await waiting(scene) == [f"s:{second}"]
     await scene.finish(claim, "failed", b'{"kind":"transient","message":"","details":{}}', 50_000)
     (claim,) = (await scene.claim()).claims
@@ -170,7 +170,7 @@ async def pass_end(scene: Scene) -> None:
     await scene.queue.upsert_job_scheduler("e", repeat)
     await scene.client.hset(f"{scene.prefix}schedule:e", "end_at", now - 60_000 + 60_000 // 2)
     await pass_slots(scene, "e", 2)
-    assert await scene.scripts.promote_jobs(10) == 1
+    assert await scene.scripts.move_due_jobs(10) == 1
     found = await scene.queue.get_job_scheduler("e")
     assert found is not None
     assert (found.made, found.is_finished) == (1, True)
@@ -186,7 +186,7 @@ async def test_removing_takes_the_job_that_has_not_started_and_leaves_the_runnin
     await scene.queue.upsert_job_scheduler("a", EVERY)
     (running,) = (await scene.claim()).claims
     await pass_slots(scene, "a", 1)
-    await scene.scripts.promote_jobs(10)
+    await scene.scripts.move_due_jobs(10)
     await scene.queue.upsert_job_scheduler("b", EVERY)
     assert len(await waiting(scene)) == 2
     assert await scene.queue.remove_job_scheduler("a")
@@ -234,7 +234,7 @@ async def test_removing_jobs_by_hand_does_not_break_the_chain(scene: Scene) -> N
         (job_id,) = await waiting(scene)
         assert await scene.queue.remove(job_id)
         await pass_slots(scene, "s", 1)
-        await scene.scripts.promote_jobs(10)
+        await scene.scripts.move_due_jobs(10)
     assert len(await waiting(scene)) == 1
 
 
@@ -258,7 +258,7 @@ async def test_hundreds_of_schedules_that_are_due_at_once_are_run_in_bounded_ste
         "redis.call('HSET', ARGV[1] .. id, 'at', 1) end redis.call('HSET', KEYS[2], 'schedule_at', 1)",
         2, f"{scene.prefix}schedules", scene.queue.keys.meta, f"{scene.prefix}schedule:",
     )  # fmt: skip
-    assert [await scene.scripts.promote_jobs(100) for _ in range(11)] == [100] * 9 + [25, 0]
+    assert [await scene.scripts.move_due_jobs(100) for _ in range(11)] == [100] * 9 + [25, 0]
     assert (await scene.queue.get_counts())["waiting"] == 250
     await check_queue(scene.queue)
 
@@ -270,7 +270,7 @@ async def test_large_data_are_copied_a_few_at_a_time(scene: Scene) -> None:
     await scene.claim(5)
     for number in range(5):
         await pass_slots(scene, f"s{number}", 1)
-    assert [await scene.scripts.promote_jobs(100) for _ in range(3)] == [100, 2, 0]
+    assert [await scene.scripts.move_due_jobs(100) for _ in range(3)] == [100, 2, 0]
 
 
 async def test_a_queue_without_schedules_never_looks_for_them(scene: Scene, queue: Queue) -> None:
@@ -279,7 +279,7 @@ async def test_a_queue_without_schedules_never_looks_for_them(scene: Scene, queu
         await queue.add("paint")
         (claim,) = (await scene.claim()).claims
         await scene.finish(claim)
-        await scene.scripts.promote_jobs(10)
+        await scene.scripts.move_due_jobs(10)
         await scene.client.echo("end")
         async for command in monitor.listen():
             commands.append(command["command"])
