@@ -24,7 +24,7 @@ FINISHED = ("completed", "failed", "canceled")
 NEXT = {
     None: {"added"},
     "waiting": {"active", "canceled", "failed", "priority"},
-    "delayed": {"waiting", "canceled", "failed", "priority"},
+    "delayed": {"waiting", "delayed", "canceled", "failed", "priority"},
     "active": {"progress", "milestone", "delayed", "waiting", "stalled", "canceling", "priority", *FINISHED},
     "stalled": {"waiting", "failed", "canceled"},
     "completed": {"retried"},
