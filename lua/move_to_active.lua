@@ -13,7 +13,7 @@
 --   slots        number  how many jobs at most
 -- Returns
 --   {claims, sleep_ms}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
---   priority, started_at, cancel, error of the last attempt}; sleep_ms = -1: until woken
+--   priority, started_at, cancel, error of the last attempt, checkpoint}; sleep_ms = -1: until woken
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one.
+-- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one. The checkpoint of one
+-- that did not complete stays: its steps are not done again.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -45,8 +46,12 @@ end
 local prev = job.state
 job.run = job.run + 1
 for _, name in ipairs({ 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
-    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result' }) do
+    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'stack',
+    'result' }) do
     job[name] = nil
+end
+if prev == 'completed' then
+    job.checkpoint = nil -- all its steps are done; one that failed or was canceled goes on after its last step
 end
 new_sequence(job)
 add_to_wait(job)

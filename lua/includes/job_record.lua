@@ -6,6 +6,7 @@ local FIELD = {
     started = 'n', made = 'm', stalled = 't', lease = 'l', worker = 'w', seq = 'v',
     started_at = 'a', finished_at = 'z', expires_at = 'x', progress = 'g', reported = 'i', told_at = 'o',
     cancel = 'c', cancel_at = 'j', reason = 'y', error = 'f', result = 'd', notify = 'b', born = 'h', preview = 'pv',
+    checkpoint = 'cp', stack = 'sk',
 }
 local NUMBER = {
     run = true, sequence = true, priority = true, due_at = true, started = true, made = true, stalled = true,

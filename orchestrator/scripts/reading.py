@@ -1,10 +1,24 @@
 """Calls that only read."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from orchestrator.job import Job, JobState
 from orchestrator.replies import read_job
 from orchestrator.scripts.call import ScriptCaller
+
+
+class Limits(NamedTuple):
+    """What limits a queue, as of one instant; 0 = no such limit.
+
+    wait_ms: how long the limits on starts hold up the next one. active: how many jobs run.
+    """
+
+    concurrency: int
+    rate_max: int
+    rate_ms: int
+    wait_ms: int
+    active: int
 
 
 class ReadingScripts(ScriptCaller):
@@ -31,6 +45,10 @@ class ReadingScripts(ScriptCaller):
         """State → number of jobs."""
         flat = await self._run("get_counts")
         return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def get_limits(self) -> Limits:
+        """The queue's limits."""
+        return Limits(*map(int, await self._run("get_limits")))
 
     async def get_events(self, after: str, count: int) -> list[tuple[str, bytes]] | None:
         """Events of the queue after an id, as (id, JSON); None when that id is not covered any more."""

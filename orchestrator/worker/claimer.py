@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from redis.exceptions import RedisError
 
@@ -25,7 +25,15 @@ class Claimer:
     """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer."""
 
     def __init__(
-        self, queue: Queue, blocking: Client, worker: str, lease_ms: int, interval_ms: int, stopping: asyncio.Event
+        self,
+        queue: Queue,
+        blocking: Client,
+        worker: str,
+        lease_ms: int,
+        interval_ms: int,
+        stopping: asyncio.Event,
+        keep: bytes = b"",
+        on_trouble: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self.id = new_token()
         self._queue = queue
@@ -34,35 +42,58 @@ class Claimer:
         self._lease_ms = lease_ms
         self._interval_ms = interval_ms
         self._stopping = stopping
-        self._looking = asyncio.Lock()
+        self._keep = keep
+        self._on_trouble = on_trouble
+        self.is_paused = False
+        self.looking = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._calls = 0
 
     def is_looking(self) -> bool:
         """Whether a lane is idle and waits for a job."""
-        return self._looking.locked()
+        return self.looking.locked()
 
-    async def next_claim(self, lane: str) -> Claim | None:
-        """Wait for a job; None when stopping. One idle lane looks at a time, the next when that one found something."""
-        async with self._looking:
-            while not self._stopping.is_set():
-                claims = await self._call(lambda token: self._move_to_active(token, lane))
+    def pause(self, *, is_paused: bool) -> None:
+        """Claim nothing from now on, or go on."""
+        self.is_paused = is_paused
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Something changed that a sleeping lane should know."""
+        self._changed.set()
+
+    async def next_claim(self, lane: str, is_wanted: Callable[[], bool] = lambda: True) -> Claim | None:
+        """Wait for a job; None when stopping, or when the lane is not wanted any more.
+
+        One idle lane looks at a time, the next when that one found something.
+        """
+        async with self.looking:
+            while not self._stopping.is_set() and is_wanted():
+                if self.is_paused:
+                    await self.sleep(-1)
+                    continue
+                claims = await self.claim(lane)
                 if claims is None:
                     return None
                 if claims.claims:
                     return claims.claims[0]
-                await self._sleep(claims.sleep_ms)
+                await self.sleep(claims.sleep_ms)
         return None
 
-    async def finish(self, lane: str, finish: Finish) -> Claims | None:
+    async def claim(self, lane: str) -> Claims | None:
+        """Ask for a job once, until that is answered; None when stopping without Redis."""
+        return await self._call(lambda token: self._move_to_active(token, lane))
+
+    async def finish(self, lane: str, finish: Finish, slots: int = 1) -> Claims | None:
         """Record the end of an attempt and claim the next job, for as long as that takes: no outage loses a result.
 
         None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = 0 if self._stopping.is_set() else 1
+            wish = 0 if self._stopping.is_set() or self.is_paused else slots
             return await self._queue.scripts.move_to_finished(
-                token, lane, self._worker, self._lease_ms, self._interval_ms, slots, [finish]
+                token, lane, self._worker, self._lease_ms, self._interval_ms, wish, [finish], self._keep
             )
 
         return await self._call(call)
@@ -84,21 +115,29 @@ class Claimer:
                 return None
             except StoreUnavailable as problem:
                 log.warning("worker.waiting_for_redis", worker=self._worker, problem=problem)
+                self._on_trouble(problem)
             if self._stopping.is_set() and given_up_at is None:
                 given_up_at = loop.time() + LAST_CALLS_S
             await asyncio.sleep(RETRY_S)
 
-    async def _sleep(self, sleep_ms: int) -> None:
-        """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that."""
+    async def sleep(self, sleep_ms: int) -> None:
+        """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that.
+
+        A paused worker leaves the marker to the others, and is woken by `pause` alone.
+        """
         if self._stopping.is_set():
             return
+        self._changed.clear()
         block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
-        woken = asyncio.create_task(self._read_marker(block_s))
-        stopping = asyncio.create_task(self._stopping.wait())
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(event.wait()) for event in (self._stopping, self._changed)
+        ]
+        if not self.is_paused:
+            tasks.append(asyncio.create_task(self._read_marker(block_s)))
         try:
-            await asyncio.wait([woken, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks(woken, stopping)
+            await end_tasks(*tasks)
 
     async def _read_marker(self, block_s: float) -> None:
         try:

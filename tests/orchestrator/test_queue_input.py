@@ -111,7 +111,7 @@ async def test_data_that_only_look_dangerous_are_taken(queue: Queue) -> None:
         ("backoff.jitter", {"backoff": Backoff(jitter=math.nan)}),
         ("backoff.jitter", {"backoff": Backoff(jitter="1")}),  # type: ignore[arg-type]
         ("backoff.max_ms", {"backoff": Backoff(max_ms=-1)}),
-        ("backoff.type", {"backoff": Backoff("linear")}),  # type: ignore[arg-type]
+        ("backoff.type", {"backoff": Backoff("a strategy")}),
         ("remove_on_complete", {"remove_on_complete": "x"}),
         ("remove_on_complete.count", {"remove_on_complete": -1}),
         ("remove_on_complete.age_s", {"remove_on_complete": KeepJobs(age_s=1.5)}),  # type: ignore[arg-type]
