@@ -146,6 +146,8 @@ class Manual:
             claims = await self._claimer.finish(self._lane(held.slot), finish, slots=0)
         finally:
             self.forget(job)
+            if finish.outcome == "returned":
+                job.lost.set()  # to the program, which does not know of it
         if claims is None or claims.outcomes == ["LEASE_LOST"]:
             job.lost.set()
             raise LeaseLost(f"job {job.id} is not held any more; its end is not recorded")
