@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -114,6 +115,7 @@ class Worker:
         self._held = self._attempts if self._manual is None else self._manual.held
         self._leases = Leases(self.queue, self.name, self._held, lease_ms, cancel_grace_ms)
         self._lanes: dict[int, asyncio.Task[None]] = {}
+        self._leaving: set[int] = set()
         self._lanes_changed = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
 
@@ -174,12 +176,19 @@ class Worker:
                     return
                 if lane.done():
                     del self._lanes[number]
+                    self._leaving.discard(number)
 
     def _open_lanes(self) -> None:
-        for number in range(self._concurrency):
-            if number not in self._lanes or self._lanes[number].done():
-                self._lanes[number] = asyncio.create_task(self._lane(number))
+        while len(self._lanes) - len(self._leaving) < self._concurrency:
+            number = next(number for number in itertools.count() if number not in self._lanes)
+            self._lanes[number] = asyncio.create_task(self._lane(number))
         self._lanes_changed.set()
+
+    def _leaves(self, number: int) -> bool:
+        """Whether a lane is one too many; from the answer on it counts as gone."""
+        if len(self._lanes) - len(self._leaving) > self._concurrency:
+            self._leaving.add(number)
+        return number in self._leaving
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Take no more jobs, let the running ones end for `grace_s`, hand the rest back, close.
@@ -285,19 +294,15 @@ class Worker:
         """One job after the other; finishing one and claiming the next is one call."""
         lane = f"{self._claimer.id}:{number}"
         claim: Claim | None = None
-
-        def is_wanted() -> bool:
-            return number < self._concurrency
-
-        while claim is not None or (is_wanted() and not self._stopping.is_set()):
+        while claim is not None or not (self._stopping.is_set() or self._leaves(number)):
             if claim is None:
-                claim = await self._claimer.next_claim(lane, is_wanted)
+                claim = await self._claimer.next_claim(lane, lambda: not self._leaves(number))
                 continue
             if self._stopping.is_set() or self._claimer.is_paused:  # it came with the last call
                 finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
             else:
                 finish = await self._run_attempt(claim)
-            claim = await self._finish(lane, finish, int(is_wanted()))
+            claim = await self._finish(lane, finish, 0 if self._leaves(number) else 1)
 
     async def _run_attempt(self, claim: Claim) -> Finish:
         job = ActiveJob(claim, self.queue.scripts, self._progress_interval_ms)
