@@ -3,44 +3,60 @@
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
 from orchestrator.errors import (
+    DelayedError,
     InvalidOption,
     JobCanceled,
+    JobEnded,
+    JobFailed,
     JobNotFound,
+    JobWasCanceled,
     KargahError,
     LeaseLost,
     OutcomeUnknown,
     QueueFull,
+    RateLimitError,
+    RetryLater,
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
+    WaitingError,
     WrongState,
 )
 from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
-from orchestrator.worker import Worker
+from orchestrator.worker import ClaimedJob, Worker, WorkerEvent
 
 __all__ = [
     "ActiveJob",
     "Backoff",
+    "ClaimedJob",
+    "DelayedError",
     "Event",
     "Hub",
     "InvalidOption",
     "Job",
     "JobCanceled",
+    "JobEnded",
+    "JobFailed",
     "JobNotFound",
     "JobOptions",
     "JobState",
+    "JobWasCanceled",
     "KargahError",
     "KeepJobs",
     "LeaseLost",
     "OutcomeUnknown",
     "Queue",
     "QueueFull",
+    "RateLimitError",
+    "RetryLater",
     "StoreUnavailable",
     "TransientError",
     "UnrecoverableError",
+    "WaitingError",
     "Worker",
+    "WorkerEvent",
     "WrongState",
 ]
