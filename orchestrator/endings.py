@@ -32,6 +32,7 @@ log = get_logger("job")
 
 MAX_MESSAGE_BYTES = 1024
 MAX_DETAILS_BYTES = 1024
+MAX_KIND_BYTES = 64
 MAX_RESULT_BYTES = 512 * 1024
 MAX_STACK_BYTES = 1024
 MAX_FRAMES = 16
@@ -72,15 +73,15 @@ class Endings:
         """It was asked to stop, and did so by raising `problem`."""
         if isinstance(problem, RateLimitError):  # which is so for the others, too
             return self.stepped(job, problem)
-        return _end(job, "canceled", _details(problem.details) if isinstance(problem, JobCanceled) else b"{}")
+        return _end(job, "canceled", _details(problem) if isinstance(problem, JobCanceled) else b"{}")
 
     def stepped(self, job: ActiveJob, problem: StepError) -> Finish:
         """It goes on later, and that was no attempt."""
         match problem:
             case DelayedError():
-                return _end(job, "delayed", b"{}", whole_ms(problem.delay_ms))
+                return _end(job, "delayed", b"{}", whole_ms(getattr(problem, "delay_ms", 0)))
             case RateLimitError():
-                return _end(job, "rate_limited", b"{}", whole_ms(problem.duration_ms))
+                return _end(job, "rate_limited", b"{}", whole_ms(getattr(problem, "duration_ms", 0)))
             case WaitingError():
                 return _end(job, "waiting", b"{}")
         return _failed(job, JobError("poison", f"{type(problem).__name__} is no step that a worker knows"), NO_MORE)
@@ -98,7 +99,7 @@ class Endings:
         stack = _stack(problem) if self._keep_stack else ""
         error = _error(problem)
         if isinstance(problem, RetryLater):
-            return _failed(job, error, whole_ms(problem.delay_ms), stack)
+            return _failed(job, error, whole_ms(getattr(problem, "delay_ms", 0)), stack)
         if isinstance(problem, UnrecoverableError):
             return _failed(job, error, NO_MORE, stack)
         try:
@@ -157,8 +158,8 @@ def _end(job: ActiveJob, outcome: str, content: bytes, pause_ms: int = NO_MORE) 
 def _error(problem: BaseException) -> JobError:
     message = clip(_text(problem) or type(problem).__name__, MAX_MESSAGE_BYTES)
     if isinstance(problem, ProcessorError):
-        details: dict[str, Any] = msgspec.json.decode(_details(problem.details))
-        return JobError(problem.kind, message, details)
+        details: dict[str, Any] = msgspec.json.decode(_details(problem))
+        return JobError(clip(problem.kind, MAX_KIND_BYTES), message, details)
     return JobError("transient", message, {"type": type(problem).__name__})
 
 
@@ -173,7 +174,10 @@ def _text(problem: BaseException) -> str:
         return ""
 
 
-def _details(details: dict[str, Any]) -> bytes:
+def _details(problem: ProcessorError) -> bytes:
+    details = getattr(problem, "details", None)  # a subclass may not have called our __init__
+    if not isinstance(details, dict):
+        return b"{}"
     try:
         return encode_json("details", details, MAX_DETAILS_BYTES)
     except InvalidOption:

@@ -190,17 +190,22 @@ class Manual:
         finally:
             if not done:
                 self._own(self._give_back(call, slot))
-        if done and (claims := call.result()) is not None:
-            return claims
-        if done:
-            self._free(slot)
-        return None
+        claims = None
+        try:
+            claims = call.result() if done else None
+        finally:
+            if done and claims is None:
+                self._free(slot)
+        return claims
 
     async def _give_back(self, call: "asyncio.Task[Claims | None]", slot: int) -> None:
-        claims = await call
-        for claim in claims.claims if claims else []:
-            await self._claimer.finish(self._lane(slot), Finish(claim.job.id, claim.lease, "returned", b"{}"), slots=0)
-        self._free(slot)
+        try:
+            claims = await call
+            for claim in claims.claims if claims else []:
+                finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
+                await self._claimer.finish(self._lane(slot), finish, slots=0)
+        finally:
+            self._free(slot)
 
     def _hold(self, slot: int, claim: Claim) -> ClaimedJob:
         job = ClaimedJob(claim, self._scripts, self._interval_ms, self)

@@ -48,6 +48,7 @@ async def test_eight_running_jobs_end_with_their_results_when_their_worker_is_to
         assert await assert_completed_once(queue, job_id) == 1
 
 
+@pytest.mark.slow
 async def test_twenty_stops_under_load_stall_nothing_and_hand_back_what_is_too_long(queue: Queue, spawn: Spawn) -> None:
     """A7 of shared/reliability.md. The lease is far longer than the test: what comes back was handed back."""
     short = [f"j{number}" for number in range(600)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from orchestrator.errors import (
     JobCanceled,
     LeaseLost,
     RateLimitError,
+    RetryLater,
     WaitingError,
 )
 from orchestrator.job import JobOptions, JobState
@@ -418,3 +420,41 @@ async def test_a_step_is_told_to_no_one_as_an_end(queue: Queue, url: str) -> Non
     told = await types(queue, job.id)
     assert told.count("completed") == 1
     assert told.count("delayed") == 3
+
+
+class Careless(RetryLater):
+    """An error of somebody who forgot our `__init__`, and has another idea of kinds."""
+
+    kind = 5  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.details = ["no", "table"]  # type: ignore[assignment]
+
+
+class CarelessStep(DelayedError):
+    """A step without its delay."""
+
+    def __init__(self) -> None:
+        pass
+
+
+async def test_errors_of_ones_own_that_forget_ours_hurt_no_worker(queue: Queue, url: str) -> None:
+    async def process(job: ActiveJob) -> None:
+        if job.attempt == 1:
+            raise CarelessStep
+        if job.attempt == 2:
+            raise RetryLater("never", delay_ms=math.inf)  # type: ignore[arg-type]
+        raise Careless
+
+    job = await queue.add("paint", None, JobOptions(attempts=2))
+    async with Worker(queue.name, process, url):
+        await wait_until(lambda: is_in(queue, job.id, JobState.DELAYED))
+        await queue.promote(job.id)
+        (job,) = await ended(queue, job.id)
+    assert job.error is not None
+    assert (job.state, job.error.kind, job.error.details) == ("failed", "5", {})
+
+
+async def is_in(queue: Queue, job_id: str, state: JobState) -> bool:
+    job = await queue.get_job(job_id)
+    return job is not None and job.state is state and job.attempts_made > 0
