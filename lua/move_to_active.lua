@@ -14,7 +14,7 @@
 --   wishes       JSON    {limiter: [max, ms], warm: [key], patience_ms, batch: {min_size, linger_ms}}; "" = none
 -- Returns
 --   {claims, sleep_ms, deaf}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
---   priority, started_at, cancel, error of the last attempt}; sleep_ms = -1: until woken;
+--   priority, started_at, cancel, error of the last attempt, checkpoint}; sleep_ms = -1: until woken;
 --   deaf = "1": waking it before is of no use
 -- Errors
 --   LAYOUT_MISMATCH

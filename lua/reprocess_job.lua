@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one.
+-- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one. The checkpoint of one
+-- that did not complete stays: its steps are not done again.
 --
 -- KEYS
 --   meta   hash    the queue's record

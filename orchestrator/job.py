@@ -16,6 +16,7 @@ from orchestrator.telemetry import trace_context
 T = TypeVar("T")
 
 MAX_PRIORITY = 2**21 - 1
+KEEP_ALL = -1
 MAX_ATTEMPTS = 100
 MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
@@ -27,6 +28,7 @@ EVENT_TYPES = frozenset(
         "active",
         "progress",
         "milestone",
+        "checkpoint",
         "delayed",
         "waiting",
         "stalled",
@@ -59,7 +61,7 @@ class JobState(StrEnum):
 
 
 class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How long finished jobs are kept: at most `count` of them, each at most `age_s` seconds.
+    """How long finished jobs are kept: at most `count` of them, each at most `age_s` seconds; without both, for ever.
 
     Source: BullMQ's KeepJobs; here the age is a real TTL and holds even in an idle queue.
     """
@@ -68,10 +70,15 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int | None = None
 
     @classmethod
-    def of(cls, value: "bool | int | KeepJobs", field: str) -> "KeepJobs":
-        """BullMQ's short forms: True = keep none, False = keep all, n = keep the n newest."""
+    def of(cls, value: "bool | int | KeepJobs | None", field: str) -> "KeepJobs":
+        """BullMQ's short forms: True = keep none, False = keep all, n = keep the n newest; None = nothing is said.
+
+        The answer's `count` is −1 where all are to be kept, and None where nothing was said.
+        """
+        if value is None:
+            return cls()
         if isinstance(value, bool):
-            return cls(count=0) if value else cls()
+            return cls(count=0 if value else KEEP_ALL)
         if isinstance(value, int):
             value = cls(count=value)
         if not isinstance(value, cls):
@@ -80,7 +87,7 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
             check_int(f"{field}.age_s", value.age_s, 0, MAX_DELAY_MS // 1000)
         if value.count is not None:
             check_int(f"{field}.count", value.count, 0, 10_000_000)
-        return value
+        return cls(count=KEEP_ALL) if value == cls() else value
 
 
 class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
@@ -94,7 +101,7 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     timeout_ms: how long one attempt may run; 0 = no limit.
     expires_ms: it fails (reason "expired") unless it has started by then; 0 = never.
     max_stalled: how often its worker may be lost before it fails (reason "stalled").
-    remove_on_complete, remove_on_fail: True, False, a count, or `KeepJobs`.
+    remove_on_complete, remove_on_fail: True, False, a count, or `KeepJobs`; None = as the worker says, else False.
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
@@ -115,8 +122,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     timeout_ms: int = 0
     expires_ms: int = 0
     max_stalled: int = 1
-    remove_on_complete: bool | int | KeepJobs = False
-    remove_on_fail: bool | int | KeepJobs = False
+    remove_on_complete: bool | int | KeepJobs | None = None
+    remove_on_fail: bool | int | KeepJobs | None = None
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
@@ -253,6 +260,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
     deduplication id.
+    checkpoint: how far it has come, as its processor said. stack: where the last attempt failed, `file:line function` a
+    line; told in no event.
     """
 
     queue: str
@@ -274,8 +283,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lease: str | None = None
     progress: Any = None
     preview: Any = None
+    checkpoint: Any = None
     result: msgspec.Raw | None = None
     error: JobError | None = None
+    stack: str | None = None
     reason: str | None = None
     cancel: CancelRequest | None = None
     duplicated: bool = False

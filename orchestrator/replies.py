@@ -35,7 +35,8 @@ def read_cancel(text: bytes) -> CancelRequest | None:
 
 def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
     """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
-    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel, error = reply
+    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, *rest = reply
+    cancel, error, checkpoint = rest
     header, _, data = definition.partition(b"\n")
     return Job(
         queue=queue,
@@ -53,6 +54,7 @@ def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
         lease=lease.decode(),
         cancel=read_cancel(cancel),
         error=msgspec.json.decode(error, type=JobError) if error else None,
+        checkpoint=_value(checkpoint or None),
     )
 
 
@@ -83,8 +85,10 @@ def read_job(queue: str, reply: Sequence[bytes]) -> Job:
         lease=_text(record.get("lease")),
         progress=_value(record.get("progress")),
         preview=_value(record.get("preview")),
+        checkpoint=_value(record.get("checkpoint")),
         result=None if result is None else msgspec.Raw(result),
         error=None if error is None else msgspec.json.decode(error, type=JobError),
+        stack=_text(record.get("stack")),
         reason=_text(record.get("reason")),
         cancel=read_cancel(cancel),
     )

@@ -3,12 +3,20 @@
 local MAX_EVENT_RESULT = 2048
 local RESULT_MS = 60000
 
-local function keep_rule(job)
-    local header = header_of(job)
-    if job.state == 'completed' then
-        return header.ca, header.cc
+local function kept_by(rule, state)
+    if state == 'completed' then
+        return rule.ca, rule.cc
     end
-    return header.fa, header.fc
+    return rule.fa, rule.fc
+end
+
+-- The job's own rule, else that of the worker whose attempt it was; a count of -1 says: keep all.
+local function keep_rule(job)
+    local age_s, count = kept_by(header_of(job), job.state)
+    if job.worker_keep and not age_s and not count then
+        age_s, count = kept_by(job.worker_keep, job.state)
+    end
+    return age_s, count ~= -1 and count or nil
 end
 
 local function expire_record(job)
@@ -66,11 +74,12 @@ local function finish_job(job, state, fields)
 end
 
 local function cancel_finished(job, details)
-    job.error, job.reason = nil, nil
+    job.error, job.reason, job.stack = nil, nil, nil
     finish_job(job, 'canceled', ',"cancel":' .. job.cancel .. ',"details":' .. details)
 end
 
-local function fail_finished(job, reason, error_json)
-    job.reason, job.error = reason, error_json
-    finish_job(job, 'failed', ',"reason":"' .. reason .. '","error":' .. error_json)
+local function fail_finished(job, reason, error_json, stack)
+    job.reason, job.error, job.stack = reason, error_json, stack
+    finish_job(job, 'failed', ',"reason":"' .. reason .. '","error":' .. error_json
+        .. ',"attempts_made":' .. int(job.made or 0) .. ',"attempts":' .. int(header_of(job).a or 1))
 end

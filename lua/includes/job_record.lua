@@ -7,6 +7,7 @@ local FIELD = {
     started_at = 'a', finished_at = 'z', expires_at = 'x', progress = 'g', reported = 'i', told_at = 'o',
     entered_at = 'sg', ungrouped = 'ug', affinity_key = 'ak', batch_key = 'bk', passed_at = 'pt',
     cancel = 'c', cancel_at = 'j', reason = 'y', error = 'f', result = 'd', notify = 'b', born = 'h', preview = 'pv',
+    checkpoint = 'cp', stack = 'sk',
 }
 local NUMBER = {
     run = true, sequence = true, priority = true, due_at = true, started = true, made = true, stalled = true,

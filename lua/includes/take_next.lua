@@ -9,7 +9,8 @@ local STALLED_AT_ONCE = 8
 local function claim_reply(job)
     header_of(job)
     return { job.id, job.def, int(job.created_at), job.lease, int(job.run), int(job.started), int(job.made or 0),
-        int(job.stalled or 0), int(priority_of(job)), int(job.started_at), job.cancel or '', job.error or '' }
+        int(job.stalled or 0), int(priority_of(job)), int(job.started_at), job.cancel or '', job.error or '',
+        job.checkpoint or '' }
 end
 
 local function start_job(job, lease, worker, lease_ms)

@@ -9,6 +9,7 @@ from orchestrator.queue.observing import Observing, QueueMeta
 from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
 from orchestrator.queue.schedules import Schedules
 from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
+from orchestrator.queue.waiting import Waiting
 
 __all__ = [
     "MAX_EVENT_PAGE",
@@ -31,6 +32,7 @@ class Queue(
     Cleaning,
     Groups,
     Observing,
+    Waiting,
     Reading,
 ):
     """One queue. Safe to share between tasks; close it, or use it as an async context manager.

@@ -96,6 +96,13 @@ class Reading(QueueConnection):
         lines = await self.scripts.retrying("LRANGE", lambda: self.client.lrange(key, start, start + count - 1))
         return [line.decode() for line in lines]
 
+    async def clear_logs(self, job_id: str, keep: int = 0) -> None:
+        """Forget the lines that the processor logged, but the newest `keep`. Source: BullMQ's clearJobLogs."""
+        check_int("keep", keep, 0, 100_000)
+        key = f"{self.keys.prefix}lines:{check_job_id(job_id)}"
+        start, stop = (-keep, -1) if keep else (1, 0)
+        await self.scripts.retrying("LTRIM", lambda: self.client.ltrim(key, start, stop))
+
     async def get_preview(self, job_id: str) -> bytes | None:
         """The newest preview picture of a running job."""
         key = self.keys.preview(check_job_id(job_id))

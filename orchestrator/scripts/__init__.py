@@ -7,7 +7,7 @@ from orchestrator.scripts.connection import Client, connect, drop_connections, e
 from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
 from orchestrator.scripts.observing import ObservingScripts
-from orchestrator.scripts.reading import Page, ReadingScripts
+from orchestrator.scripts.reading import Limits, Page, ReadingScripts
 from orchestrator.scripts.schedules import ScheduleScripts
 from orchestrator.scripts.steering import SteeringScripts
 from orchestrator.scripts.upkeep import UpkeepScripts
@@ -19,6 +19,7 @@ __all__ = [
     "Claims",
     "Client",
     "Finish",
+    "Limits",
     "Listener",
     "Page",
     "Report",

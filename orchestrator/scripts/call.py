@@ -49,6 +49,8 @@ class ScriptCaller:
         self.client = client
         self.keys = keys
         self.deadline_s = deadline_s
+        self.answered_at: float | None = None
+        """When Redis last answered, by the event loop's clock."""
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
         return await self.retrying(name, lambda: self._evaluate(name, args))
@@ -61,7 +63,9 @@ class ScriptCaller:
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await call()
+                    answer = await call()
+                self.answered_at = loop.time()
+                return answer
             except _PASSING as problem:
                 trouble: Exception = problem
                 if isinstance(problem, _DEMOTED):

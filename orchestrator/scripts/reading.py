@@ -20,6 +20,19 @@ class Page(NamedTuple):
     looked: int
 
 
+class Limits(NamedTuple):
+    """What limits a queue, as of one instant; 0 = no such limit.
+
+    wait_ms: how long the limits on starts hold up the next one. active: how many jobs run.
+    """
+
+    concurrency: int
+    rate_max: int
+    rate_ms: int
+    wait_ms: int
+    active: int
+
+
 class ReadingScripts(ScriptCaller):
     """What reads jobs, counts and events."""
 
@@ -48,6 +61,10 @@ class ReadingScripts(ScriptCaller):
         """State → number of jobs."""
         flat = await self._run("get_counts")
         return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def get_limits(self) -> Limits:
+        """The queue's limits."""
+        return Limits(*map(int, await self._run("get_limits")))
 
     async def get_events(self, after: str, count: int) -> list[tuple[str, bytes]] | None:
         """Events of the queue after an id, as (id, JSON); None when that id is not covered any more."""

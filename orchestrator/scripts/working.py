@@ -18,7 +18,7 @@ class Claim(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """How an attempt ended. `outcome`: completed, failed, canceled or returned; `pause_ms` −1 = no further attempt."""
+    """How an attempt ended; `move_to_finished` says what there is. `pause_ms` −1 = no further attempt."""
 
     job_id: str
     lease: str
@@ -69,9 +69,15 @@ class WorkingScripts(ScriptCaller):
         slots: int,
         finishes: Sequence[Finish],
         wishes: bytes = b"",
+        keep: bytes = b"",
     ) -> Claims:
-        """End attempts and claim up to `slots` jobs in the same round trip."""
-        parts = [part for finish in finishes for part in finish]
+        """End attempts and claim up to `slots` jobs in the same round trip.
+
+        keep: for how long jobs are kept that do not say so themselves, with the names of a header; empty = for ever.
+        """
+        parts: list[str | bytes | int] = [part for finish in finishes for part in finish]
+        if keep:
+            parts.append(keep)
         reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, wishes, *parts)
         return self._claims(*reply)
 
@@ -92,6 +98,10 @@ class WorkingScripts(ScriptCaller):
         number, name, content, preview = report
         reply = await self._run("update_progress", job_id, lease, number, name, content, preview, PREVIEW_MS)
         return read_cancel(reply)
+
+    async def save_checkpoint(self, job_id: str, lease: str, number: int, value: bytes) -> CancelRequest | None:
+        """Store how far a job has come; the answer says whether to stop."""
+        return read_cancel(await self._run("save_checkpoint", job_id, lease, number, value))
 
     async def add_log(self, job_id: str, lease: str, number: int, line: str) -> CancelRequest | None:
         """Add a line to the job's log; the answer says whether to stop."""

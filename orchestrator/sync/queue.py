@@ -1,6 +1,7 @@
 """`Queue` without async. Written by orchestrator/sync_writer.py: do not edit."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from orchestrator.events import Event
 from orchestrator.group import Group, RateLimit, WhyWaiting
@@ -145,6 +146,26 @@ class Queue(Facade[Asynchronous]):
     def rate_limit(self, duration_ms: int) -> None:
         """Nothing starts for so long, as when an outside API said "too many requests"; 0 lifts it."""
         return self._call(lambda opened: opened.rate_limit(duration_ms))
+
+    def remove_rate_limit(self) -> None:
+        """Lift what `rate_limit`, or a processor's `RateLimitError`, set. Source: BullMQ's removeRateLimitKey."""
+        return self._call(lambda opened: opened.remove_rate_limit())
+
+    def get_rate_limit_ttl(self) -> int:
+        """For how many ms the limits on starts hold up the next one; 0 when they do not. A pause is none."""
+        return self._call(lambda opened: opened.get_rate_limit_ttl())
+
+    def get_global_concurrency(self) -> int:
+        """How many jobs may run at once, over all workers; 0 = no limit."""
+        return self._call(lambda opened: opened.get_global_concurrency())
+
+    def get_global_rate_limit(self) -> tuple[int, int] | None:
+        """The limit on starts: so many in any window of so many ms; None = no limit."""
+        return self._call(lambda opened: opened.get_global_rate_limit())
+
+    def is_maxed(self) -> bool:
+        """Whether as many jobs run as the global concurrency allows."""
+        return self._call(lambda opened: opened.is_maxed())
 
     def promote_jobs(self, count: int | None = None) -> int:
         """End the delay of those that are due soonest (None: of all that are delayed now); returns how many."""
@@ -322,6 +343,16 @@ class Queue(Facade[Asynchronous]):
         """What `export_prometheus_metrics` tells, as numbers: the counts of the states, and the stats."""
         return self._call(lambda opened: opened.get_overview())
 
+    def wait_until_finished(self, job_id: str, timeout_s: float | None = None) -> Any:
+        """The result of the job, once it completes; at once, when it has.
+
+        Raises `JobFailed`, `JobWasCanceled`, `JobNotFound` (there is none, or it was removed unfinished or more than a
+        minute ago), `TimeoutError`. A job that is not kept still gives its result for a minute.
+
+        Source: BullMQ's Job.waitUntilFinished.
+        """
+        return self._call(lambda opened: opened.wait_until_finished(job_id, timeout_s))
+
     def get_job(self, job_id: str) -> Job | None:
         """The job as it is now; None when there is no such job."""
         return self._call(lambda opened: opened.get_job(job_id))
@@ -361,6 +392,10 @@ class Queue(Facade[Asynchronous]):
     def get_logs(self, job_id: str, start: int = 0, count: int = MAX_PAGE) -> list[str]:
         """Lines that the processor logged, oldest first."""
         return self._call(lambda opened: opened.get_logs(job_id, start, count))
+
+    def clear_logs(self, job_id: str, keep: int = 0) -> None:
+        """Forget the lines that the processor logged, but the newest `keep`. Source: BullMQ's clearJobLogs."""
+        return self._call(lambda opened: opened.clear_logs(job_id, keep))
 
     def get_preview(self, job_id: str) -> bytes | None:
         """The newest preview picture of a running job."""

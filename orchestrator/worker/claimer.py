@@ -4,55 +4,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-import msgspec
 from redis.exceptions import RedisError
 
 from orchestrator.errors import StoreUnavailable
-from orchestrator.group import Batch, RateLimit
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Claims, Client, Finish, connect, drop_connections, end_tasks, twin
+from orchestrator.worker.wishes import Wishes
 
 log = get_logger("worker")
 
 BLOCK_S = 2.0
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
-MAX_WARM = 32
 
 Call: TypeAlias = Callable[[str], Awaitable[Claims]]
-
-
-class Wishes:
-    """What a worker asks for with every claim.
-
-    warm_keys: the affinity keys of what it has loaded, the most recent first; at most 32 are sent.
-    """
-
-    def __init__(
-        self,
-        limiter: RateLimit | None,
-        batch: Batch | None,
-        warm_keys: Callable[[], Sequence[str]] | None,
-        affinity_patience_ms: int,
-    ) -> None:
-        self.slots = batch.size if batch else 1
-        self._warm_keys = warm_keys
-        self._fixed: dict[str, Any] = {}
-        if limiter:
-            self._fixed["limiter"] = [limiter.max_starts, limiter.duration_ms]
-        if batch:
-            self._fixed["batch"] = {"min_size": batch.min_size, "linger_ms": batch.linger_ms}
-        if warm_keys:
-            self._fixed["patience_ms"] = affinity_patience_ms
-
-    def encode(self) -> bytes:
-        """For the script; empty when there is nothing to ask for."""
-        wishes = self._fixed
-        if self._warm_keys and (warm := list(self._warm_keys())[:MAX_WARM]):
-            wishes = wishes | {"warm": warm}
-        return msgspec.json.encode(wishes) if wishes else b""
 
 
 class Claimer:
@@ -67,6 +34,8 @@ class Claimer:
         interval_ms: int,
         stopping: asyncio.Event,
         wishes: Wishes,
+        keep: bytes = b"",
+        on_trouble: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self.id = new_token()
         self._queue = queue
@@ -76,36 +45,56 @@ class Claimer:
         self._interval_ms = interval_ms
         self._stopping = stopping
         self._wishes = wishes
-        self._looking = asyncio.Lock()
+        self._keep = keep
+        self._on_trouble = on_trouble
+        self.is_paused = False
+        self.looking = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._calls = 0
 
     def is_looking(self) -> bool:
         """Whether a lane is idle and waits for a job."""
-        return self._looking.locked()
+        return self.looking.locked()
 
-    async def next_claims(self, lane: str) -> list[Claim]:
-        """Wait for a job, or a batch; none when stopping.
+    def pause(self, *, is_paused: bool) -> None:
+        """Claim nothing from now on, or go on."""
+        self.is_paused = is_paused
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Something changed that a sleeping lane should know."""
+        self._changed.set()
+
+    async def next_claims(self, lane: str, is_wanted: Callable[[], bool] = lambda: True) -> list[Claim]:
+        """Wait for a job, or a batch; none when stopping, or when the lane is not wanted any more.
 
         One idle lane looks at a time, the next when that one found something.
         """
-        async with self._looking:
-            while not self._stopping.is_set():
-                claims = await self._call(lambda token: self._move_to_active(token, lane))
+        async with self.looking:
+            while not self._stopping.is_set() and is_wanted():
+                if self.is_paused:
+                    await self.sleep(-1)
+                    continue
+                claims = await self.claim(lane)
                 if claims is None:
                     return []
                 if claims.claims:
                     return claims.claims
-                await self._sleep(claims.sleep_ms, is_deaf=claims.is_deaf)
+                await self.sleep(claims.sleep_ms, is_deaf=claims.is_deaf)
         return []
 
-    async def finish(self, lane: str, finishes: Sequence[Finish]) -> Claims | None:
+    async def claim(self, lane: str) -> Claims | None:
+        """Ask for a job once, until that is answered; None when stopping without Redis."""
+        return await self._call(lambda token: self._move_to_active(token, lane))
+
+    async def finish(self, lane: str, finishes: Sequence[Finish], *, and_claim: bool = True) -> Claims | None:
         """Record the end of attempts and claim what comes next, for as long as that takes: no outage loses a result.
 
         None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = 0 if self._stopping.is_set() else self._wishes.slots
+            slots = self._wishes.slots if and_claim and not (self._stopping.is_set() or self.is_paused) else 0
             return await self._queue.scripts.move_to_finished(
                 token,
                 lane,
@@ -115,19 +104,15 @@ class Claimer:
                 slots,
                 finishes,
                 self._wishes.encode(),
+                self._keep,
             )
 
         return await self._call(call)
 
     async def _move_to_active(self, token: str, lane: str) -> Claims:
+        wishes = self._wishes
         return await self._queue.scripts.move_to_active(
-            token,
-            lane,
-            self._worker,
-            self._lease_ms,
-            self._interval_ms,
-            self._wishes.slots,
-            self._wishes.encode(),
+            token, lane, self._worker, self._lease_ms, self._interval_ms, wishes.slots, wishes.encode()
         )
 
     async def _call(self, call: Call) -> Claims | None:
@@ -144,24 +129,30 @@ class Claimer:
                 return None
             except StoreUnavailable as problem:
                 log.warning("worker.waiting_for_redis", worker=self._worker, problem=problem)
+                self._on_trouble(problem)
             if self._stopping.is_set() and given_up_at is None:
                 given_up_at = loop.time() + LAST_CALLS_S
             await asyncio.sleep(RETRY_S)
 
-    async def _sleep(self, sleep_ms: int, *, is_deaf: bool) -> None:
+    async def sleep(self, sleep_ms: int, *, is_deaf: bool = False) -> None:
         """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that.
 
-        A deaf worker, at a limit of its own, leaves the marker to others.
+        A paused worker leaves the marker to the others, and is woken by `pause` alone; so does a deaf one, which is at
+        a limit of its own, for `sleep_ms`.
         """
         if self._stopping.is_set():
             return
+        self._changed.clear()
         block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
-        woken = asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s))
-        stopping = asyncio.create_task(self._stopping.wait())
+        tasks: list[asyncio.Task[Any]] = [
+            asyncio.create_task(event.wait()) for event in (self._stopping, self._changed)
+        ]
+        if not self.is_paused:
+            tasks.append(asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s)))
         try:
-            await asyncio.wait([woken, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks(woken, stopping)
+            await end_tasks(*tasks)
 
     async def _read_marker(self, block_s: float) -> None:
         try:

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
 
 from redis.exceptions import RedisError
 
-from orchestrator.attempt import Attempt
+from orchestrator.active_job import ActiveJob
 from orchestrator.errors import KargahError
 from orchestrator.job import CancelRequest
 from orchestrator.log import get_logger
@@ -17,11 +18,24 @@ from orchestrator.worker.claimer import RETRY_S
 log = get_logger("worker")
 
 
+class Holding(Protocol):
+    """A job that this worker holds."""
+
+    @property
+    def job(self) -> ActiveJob:
+        """The job."""
+        ...
+
+    def lose(self) -> None:
+        """The lease is gone."""
+        ...
+
+
 class Leases:
     """Renews the leases of `attempts` (by lease) every third of their time, and at least every 2 s."""
 
     def __init__(
-        self, queue: Queue, worker: str, attempts: Mapping[str, Attempt], lease_ms: int, cancel_grace_ms: int
+        self, queue: Queue, worker: str, attempts: Mapping[str, Holding], lease_ms: int, cancel_grace_ms: int
     ) -> None:
         self._queue = queue
         self._worker = worker

@@ -76,6 +76,7 @@ async def work(options: argparse.Namespace) -> None:
         concurrency=options.slots,
         lease_ms=options.lease_ms,
         interval_ms=options.interval_ms,
+        stop_grace_s=options.grace_s,
     )
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--lease-ms", type=int, default=2000)
     parser.add_argument("--interval-ms", type=int, default=500)
+    parser.add_argument("--grace-s", type=float, default=30.0)
     parser.add_argument("--crash-at", type=int, default=0)
     parser.add_argument("--when", default="before")
     options = parser.parse_args()
