@@ -34,8 +34,8 @@ async def upsert(
     return made
 
 
-async def pass_slots(scene: Scene, scheduler_id: str, count: int) -> list[int]:
-    """So many of its slots have come, the last of them half a period ago; returns these."""
+async def pass_slots(scene: Scene, scheduler_id: str, count: int, late_ms: int = 0) -> list[int]:
+    """So many of its slots have come, the last of them half a period and `late_ms` ago; returns these."""
     key = f"{scene.prefix}schedule:{scheduler_id}"
     record = {name.decode(): value.decode() for name, value in (await scene.client.hgetall(key)).items()}
     slots = [int(slot) for slot in record.get("slots", "").split(",") if slot]
@@ -43,7 +43,7 @@ async def pass_slots(scene: Scene, scheduler_id: str, count: int) -> list[int]:
         slots = [int(record["at"]) + k * int(record["every_ms"]) for k in range(count + 2)]
     now, _ = await scene.scripts.get_job_scheduler(scheduler_id)
     period = int(record["every_ms"]) if "every_ms" in record else (slots[1] - slots[0] if len(slots) > 1 else 60_000)
-    shift = slots[count - 1] - now + period // 2
+    shift = slots[count - 1] - now + period // 2 + late_ms
     moved = {"at": str(int(record["at"]) - shift)}
     if "cron" in record:
         moved["slots"] = ",".join(str(slot - shift) for slot in slots)

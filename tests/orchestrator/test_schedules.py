@@ -7,7 +7,7 @@ from orchestrator.queue import Queue
 from orchestrator.schedule import JobTemplate, RepeatOptions
 from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain
-from tests.lua.scheduling import pass_slots
+from tests.lua.scheduling import pass_slots, upsert
 
 pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 
@@ -164,16 +164,16 @@ async def test_a_limit_and_an_end_finish_a_schedule_and_raising_them_lets_it_go_
 
 
 async def pass_end(scene: Scene) -> None:
-    """A slot at the very end is made, the one after it is not."""
+    """Of the slots up to the end one is made, late; those after it are not even missed."""
     now, _ = await scene.scripts.get_job_scheduler("x")
     repeat = RepeatOptions(every_ms=60_000, start_at=now + 60_000, end_at=now + 120_000)
     await scene.queue.upsert_job_scheduler("e", repeat)
-    await scene.client.hset(f"{scene.prefix}schedule:e", "end_at", now - 60_000 + 60_000 // 2)
-    await pass_slots(scene, "e", 2)
+    await scene.client.hset(f"{scene.prefix}schedule:e", "end_at", now - 100_000)
+    await pass_slots(scene, "e", 4)
     assert await scene.scripts.move_due_jobs(10) == 1
     found = await scene.queue.get_job_scheduler("e")
     assert found is not None
-    assert (found.made, found.is_finished) == (1, True)
+    assert (found.made, found.skipped, found.is_finished) == (1, 1, True)
 
 
 async def test_a_schedule_that_is_over_before_it_began_is_kept_and_makes_nothing(scene: Scene) -> None:
@@ -287,3 +287,28 @@ async def test_a_queue_without_schedules_never_looks_for_them(scene: Scene, queu
                 break
     assert any("zrangebyscore" in command.lower() for command in commands)
     assert not [command for command in commands if "schedule" in command]
+
+
+async def test_a_late_copy_of_an_upsert_does_not_undo_the_one_after_it(scene: Scene) -> None:
+    encoded = JobTemplate("s").encode("s", JobOptions())
+    await scene.scripts.upsert_job_scheduler("first", "s", encoded, EVERY, None)
+    await scene.scripts.upsert_job_scheduler("second", "s", encoded, RepeatOptions(every_ms=90_000), None)
+    again = await scene.scripts.upsert_job_scheduler("first", "s", encoded, EVERY, None)
+    assert again is not None
+    assert again.repeat.every_ms == 90_000
+
+
+async def test_another_start_begins_anew_and_a_slot_at_the_very_end_counts(scene: Scene) -> None:
+    now, _ = await scene.scripts.get_job_scheduler("s")
+    for start in (now + 100_000, now + 200_000):
+        repeat = RepeatOptions(every_ms=60_000, start_at=start, end_at=start)
+        made = await scene.queue.upsert_job_scheduler("s", repeat)
+        assert (made.next_at, made.is_finished) == (start, False)
+
+
+async def test_a_refill_of_a_former_version_is_refused_also_where_it_would_fit(scene: Scene) -> None:
+    await upsert(scene, "s", RepeatOptions(cron="*/5 * * * *"), keep_slots=2)
+    (hungry,) = await scene.scripts.get_hungry_schedules(1)
+    await scene.client.hset(f"{scene.prefix}schedule:s", "version", "newer")
+    slots = hungry.repeat.slots_after(hungry.known_to)
+    assert not await scene.scripts.fill_schedule("s", hungry.version, slots)

@@ -130,7 +130,7 @@ async def test_slots_that_came_while_none_were_known_make_one_job_late(scene: Sc
 
 async def test_after_a_long_absence_one_job_is_made_and_the_schedule_goes_on(scene: Scene) -> None:
     await scene.queue.upsert_job_scheduler("s", FIVE)
-    slots = await pass_slots(scene, "s", SLOTS_AHEAD)
+    slots = await pass_slots(scene, "s", SLOTS_AHEAD, late_ms=7_200_000)
     assert await drain(scene) == [f"s:{slots[0]}"]
     found = await read(scene)
     assert (found.made, found.skipped, found.next_at) == (1, SLOTS_AHEAD - 1, None)

@@ -46,11 +46,14 @@ async def test_a_worker_runs_the_jobs_of_a_schedule_in_time(queue: Queue, url: s
         await wait_until(lambda: len(seen) == 6)
     jobs = {job.id: job for job in await queue.get_jobs([JobState.COMPLETED])}
     slots = [int(job_id[2:]) for job_id in seen]
-    assert [after - before for before, after in pairwise(slots)] == [150] * 5
-    assert all(abs((jobs[job_id].started_at or 0) - int(job_id[2:])) < 140 for job_id in seen)
     found = await queue.get_job_scheduler("s")
     assert found is not None
-    assert found.is_finished
+    assert (found.made, found.is_finished) == (6, True)
+    periods = [(after - before) / 150 for before, after in pairwise(slots)]
+    assert sum(period - 1 for period in periods) == found.skipped  # of a machine that is too busy for every slot
+    late = [(jobs[job_id].started_at or 0) - int(job_id[2:]) for job_id in seen]
+    assert min(late) >= 0
+    assert sorted(late)[2] < 150, "a worker that only looked every second would be later"
     await check_queue(queue)
 
 
@@ -63,7 +66,7 @@ async def test_a_sleeping_worker_wakes_for_a_schedule_that_is_due_before_its_sle
         await wait_until(lambda: bool(seen))
     job = await queue.get_job(seen[0])
     assert job is not None
-    assert 0 <= job.created_at - (now + 300) < 200
+    assert 0 <= job.created_at - (now + 300) < 1000
 
 
 async def test_schedules_go_on_after_all_connections_were_killed_twenty_times(queue: Queue, url: str) -> None:
