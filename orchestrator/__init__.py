@@ -18,6 +18,7 @@ from orchestrator.errors import (
 from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
+from orchestrator.processors import Sandbox, SyncJob
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 
@@ -38,7 +39,9 @@ __all__ = [
     "OutcomeUnknown",
     "Queue",
     "QueueFull",
+    "Sandbox",
     "StoreUnavailable",
+    "SyncJob",
     "TransientError",
     "UnrecoverableError",
     "Worker",

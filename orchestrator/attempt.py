@@ -12,6 +12,7 @@ from orchestrator.backoff import MAX_DELAY_MS, Backoff
 from orchestrator.errors import InvalidOption, JobCanceled, LeaseLost, ProcessorError, RetryLater, UnrecoverableError
 from orchestrator.job import JobError, clip, encode_json
 from orchestrator.log import get_logger
+from orchestrator.processors import NotStopped
 from orchestrator.scripts import Finish
 
 log = get_logger("job")
@@ -23,7 +24,10 @@ NO_MORE = -1
 
 
 class Attempt:
-    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did."""
+    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did.
+
+    leftover: after `run`, set where the processor could not be stopped; done when it has ended at last.
+    """
 
     def __init__(self, job: ActiveJob, processor: Callable[[ActiveJob], Awaitable[Any]], cancel_grace_ms: int) -> None:
         self.job = job
@@ -35,6 +39,7 @@ class Attempt:
         self._began = time.monotonic()
         self.task: asyncio.Task[Any] = asyncio.create_task(self._process(), name=f"job {self.job.id}")
         self._error: JobError | None = None
+        self.leftover: asyncio.Future[Any] | None = None
 
     async def run(self) -> Finish:
         """Run the processor to its end, or to the point where it has to be stopped."""
@@ -99,16 +104,20 @@ class Attempt:
 
     def _finish(self, task: asyncio.Task[Any]) -> Finish:
         problem = asyncio.CancelledError() if task.cancelled() else task.exception()
+        still_running: dict[str, Any] = {}
+        if isinstance(problem, NotStopped):
+            self.leftover, still_running = problem.ended, {"stopped": False}
+            problem = asyncio.CancelledError()
         match problem:
             case None:
                 return self._completed(task.result())
             case JobCanceled():
                 return self._end("canceled", _details(problem.details))
             case _ if self.job.cancel_requested.is_set():
-                return self._end("canceled", b"{}")
+                return self._end("canceled", _details(still_running))
             case asyncio.CancelledError() if self._timed_out:
                 message = f"the attempt took longer than its {self._timeout_s:g} s"
-                return self._failed(JobError("timeout", message), self._pause_ms())
+                return self._failed(JobError("timeout", message, still_running), self._pause_ms())
             case asyncio.CancelledError() if self._handed_back.is_set() or self.job.lost.is_set():
                 return self._end("returned", b"{}")
             case asyncio.CancelledError():  # from inside: handing back would start it again for ever

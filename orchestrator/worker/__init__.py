@@ -4,23 +4,23 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
+import time
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.attempt import Attempt
-from orchestrator.job import check_int, clip
+from orchestrator.job import check_bool, check_int, clip
 from orchestrator.log import get_logger
+from orchestrator.processors import Processor, runner_of
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Client, Finish, end_tasks
 from orchestrator.service import duties
 from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, blocking_twin
+from orchestrator.worker.keeper import Keeper
 from orchestrator.worker.leases import Leases
 
 log = get_logger("worker")
-
-Processor: TypeAlias = Callable[[ActiveJob], Awaitable[Any]]
 
 MAX_NAME_BYTES = 256
 
@@ -39,10 +39,13 @@ class Worker:
     `orchestrator.errors.ProcessorError`; other exceptions count as transient). A job runs at least once: after
     a lost lease it may run again elsewhere, but only one attempt's end is ever recorded.
 
+    processor: an `async def` runs on the event loop, a plain function in a thread (it gets a `SyncJob`), a `Sandbox`
+    in processes of its own; see `orchestrator.processors`.
     lease_ms: how long a job is held without renewal; renewed every third of it, and at least every 2 s.
     interval_ms: how often this process looks for due and stalled jobs.
     stop_grace_s: how long `stop` lets running jobs go on before it hands them back.
     cancel_grace_ms: how long a processor may take to stop once its job is canceled or its time is over.
+    keeper: whether a small process renews the leases while a processor blocks this one; without use for a `Sandbox`.
 
     Source: BullMQ's Worker.
     """
@@ -60,14 +63,16 @@ class Worker:
         stop_grace_s: float = 30.0,
         cancel_grace_ms: int = 5000,
         progress_interval_ms: int = 100,
+        keeper: bool = True,
     ) -> None:
         check_int("concurrency", concurrency, 1, 10_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
         check_int("interval_ms", interval_ms, 10, 60_000)
+        check_bool("keeper", keeper)
         self.name = clip(name or f"{socket.gethostname()}:{os.getpid()}", MAX_NAME_BYTES)
         self.queue = Queue(queue, redis)
         self._blocking = blocking_twin(self.queue.client if not isinstance(redis, str) else redis)
-        self._processor = processor
+        self._processor = runner_of(processor, cancel_grace_ms)
         self._concurrency = concurrency
         self._lease_ms = lease_ms
         self._interval_ms = interval_ms
@@ -77,8 +82,13 @@ class Worker:
         self._attempts: dict[str, Attempt] = {}  # by lease: a job lost here may start again in another lane
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping)
-        self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms)
+        is_kept = keeper and not self._processor.has_own_process
+        self._keeper = Keeper(self.queue.client, self.queue.keys, lease_ms, 2 * cancel_grace_ms) if is_kept else None
+        under_way = {"under_way": self._keeper.calling} if self._keeper is not None else {}
+        self._claimer = Claimer(
+            self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping, **under_way
+        )
+        self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms, self._keeper)
         self._lanes: list[asyncio.Task[None]] = []
         self._runner: asyncio.Task[None] | None = None
 
@@ -100,6 +110,7 @@ class Worker:
         log.info("worker.started", worker=self.name, queue=self.queue.name, concurrency=self._concurrency)
         looking_after = duties(self.queue, lease_ms=self._lease_ms, interval_ms=self._interval_ms)
         try:
+            await self._processor.start()
             async with self._leases.kept(), looking_after:
                 self._lanes = [asyncio.create_task(self._lane(number)) for number in range(self._concurrency)]
                 await self._until_all_end()
@@ -141,6 +152,9 @@ class Worker:
         await self._stopped.wait()
 
     async def _close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+        await self._processor.stop()
         await self._blocking.aclose()
         await self.queue.close()
 
@@ -154,13 +168,22 @@ class Worker:
             if claim is None:
                 claim = await self._claimer.next_claim(lane)
                 continue
+            finish: Finish | None
             if self._stopping.is_set():  # it came with the last call
                 finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
             else:
-                finish = await self._run_attempt(claim)
-            claim = await self._finish(lane, finish)
+                finish = await self._run_attempt(claim, self._claimer.sent_at[lane])
+            claim = await self._finish(lane, finish) if finish is not None else None
 
-    async def _run_attempt(self, claim: Claim) -> Finish:
+    async def _run_attempt(self, claim: Claim, sent_at: float) -> Finish | None:
+        """How it ended; None if its lease was lost before it could begin."""
+        timeout_ms = claim.job.header.timeout_ms
+        until = time.monotonic() + (timeout_ms + self._cancel_grace_ms) / 1000 if timeout_ms else 0.0
+        if self._keeper is not None:
+            self._keeper.hold(claim.job.id, claim.lease, sent_at, until)
+        if not await self._leases.is_still_held(claim, sent_at):
+            self._let_go(claim.lease)
+            return None
         job = ActiveJob(claim, self.queue.scripts, self._progress_interval_ms)
         attempt = Attempt(job, self._processor, self._cancel_grace_ms)
         self._attempts[job.lease] = attempt
@@ -171,11 +194,31 @@ class Worker:
             raise
 
     async def _finish(self, lane: str, finish: Finish) -> Claim | None:
-        claims = await self._claimer.finish(lane, finish)
-        attempt = self._attempts.pop(finish.lease, None)
+        attempt = self._attempts.get(finish.lease)
+        leftover = attempt.leftover if attempt is not None else None
+        claims = await self._claimer.finish(lane, finish, and_claim=leftover is None)
+        self._let_go(finish.lease)
         if claims is None:
             log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)
             return None
         if attempt is not None:
             attempt.log_end(claims.outcomes[0])
+        if leftover is not None:
+            await self._until_free(finish.job_id, leftover)
         return claims.claims[0] if claims.claims else None
+
+    def _let_go(self, lease: str) -> None:
+        self._attempts.pop(lease, None)
+        if self._keeper is not None:
+            self._keeper.drop(lease)
+
+    async def _until_free(self, job_id: str, leftover: asyncio.Future[Any]) -> None:
+        """A thread cannot be ended from outside: until it ends by itself, its lane takes no other job."""
+        log.warning("worker.slot_taken", worker=self.name, job=job_id, hint="its thread did not stop when asked")
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([leftover, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if leftover.done():
+            log.info("worker.slot_free", worker=self.name, job=job_id)

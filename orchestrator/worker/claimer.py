@@ -1,7 +1,9 @@
 """A worker's claims: waits for jobs, takes them, and records how attempts ended."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeAlias
 
 from redis.exceptions import RedisError
@@ -19,13 +21,25 @@ RETRY_S = 0.5
 LAST_CALLS_S = 8.0
 
 Call: TypeAlias = Callable[[str], Awaitable[Claims]]
+UnderWay: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 
 class Claimer:
-    """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer."""
+    """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer.
+
+    sent_at: by lane, when its last call was sent (monotonic); the lease of a job that it brought is no older.
+    under_way: entered with the lane while a call of it is in flight.
+    """
 
     def __init__(
-        self, queue: Queue, blocking: Client, worker: str, lease_ms: int, interval_ms: int, stopping: asyncio.Event
+        self,
+        queue: Queue,
+        blocking: Client,
+        worker: str,
+        lease_ms: int,
+        interval_ms: int,
+        stopping: asyncio.Event,
+        under_way: UnderWay = lambda lane: nullcontext(),
     ) -> None:
         self.id = new_token()
         self._queue = queue
@@ -36,6 +50,8 @@ class Claimer:
         self._stopping = stopping
         self._looking = asyncio.Lock()
         self._calls = 0
+        self.sent_at: dict[str, float] = {}
+        self._under_way = under_way
 
     def is_looking(self) -> bool:
         """Whether a lane is idle and waits for a job."""
@@ -53,22 +69,28 @@ class Claimer:
                 await self._sleep(claims.sleep_ms)
         return None
 
-    async def finish(self, lane: str, finish: Finish) -> Claims | None:
+    async def finish(self, lane: str, finish: Finish, *, and_claim: bool = True) -> Claims | None:
         """Record the end of an attempt and claim the next job, for as long as that takes: no outage loses a result.
 
         None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = 0 if self._stopping.is_set() else 1
-            return await self._queue.scripts.move_to_finished(
-                token, lane, self._worker, self._lease_ms, self._interval_ms, slots, [finish]
-            )
+            slots = 1 if and_claim and not self._stopping.is_set() else 0
+            self.sent_at[lane] = time.monotonic()
+            with self._under_way(lane):
+                return await self._queue.scripts.move_to_finished(
+                    token, lane, self._worker, self._lease_ms, self._interval_ms, slots, [finish]
+                )
 
         return await self._call(call)
 
     async def _move_to_active(self, token: str, lane: str) -> Claims:
-        return await self._queue.scripts.move_to_active(token, lane, self._worker, self._lease_ms, self._interval_ms, 1)
+        self.sent_at[lane] = time.monotonic()
+        with self._under_way(lane):
+            return await self._queue.scripts.move_to_active(
+                token, lane, self._worker, self._lease_ms, self._interval_ms, 1
+            )
 
     async def _call(self, call: Call) -> Claims | None:
         """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
