@@ -11,7 +11,17 @@ from orchestrator.processors.sandbox import Sandbox, SandboxPool
 from orchestrator.processors.threads import Threads
 from orchestrator.processors.view import SyncJob
 
-__all__ = ["NotStopped", "Processor", "Runner", "Sandbox", "SyncJob", "runner_of"]
+__all__ = [
+    "NotStopped",
+    "OnTheLoop",
+    "Processor",
+    "Runner",
+    "Sandbox",
+    "SandboxPool",
+    "SyncJob",
+    "Threads",
+    "runner_of",
+]
 
 Processor: TypeAlias = Callable[[ActiveJob], Awaitable[Any]] | Callable[[SyncJob], Any] | Sandbox
 """What a worker may be given. An async function must not block; a plain one may; a `Sandbox` may even crash."""

@@ -66,7 +66,7 @@ class Threads:
 
     async def _stop(self, job: ActiveJob, view: "ThreadJob", ended: asyncio.Future[Any]) -> None:
         """Let the thread notice; who cancels once more has waited long enough."""
-        view.close()
+        view.halt()
         had_its_grace = job.cancel_requested.is_set() or job.lost.is_set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([ended], timeout=LAST_WORD_S if had_its_grace else None)
@@ -83,7 +83,7 @@ class ThreadJob(SyncJob):
         self.cancel_requested: Flag = _LoopFlag(active.cancel_requested, loop)
         self._active = active
         self._loop = loop
-        self._is_closed = False
+        self._is_halted = False
 
     @property
     def cancel(self) -> CancelRequest | None:
@@ -94,16 +94,16 @@ class ThreadJob(SyncJob):
         checked = msgspec.Raw(encode_json("progress", value, MAX_REPORT_BYTES))
         self._loop.call_soon_threadsafe(self._active.report_progress, checked)
 
-    def close(self) -> None:
+    def halt(self) -> None:
         """The attempt has to end: nothing is heard any more."""
-        self._is_closed = True
+        self._is_halted = True
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         self._check()
         return _wait(self._loop, getattr(self._active, method)(*args, **kwargs), self._check)
 
     def _check(self) -> None:
-        if self._is_closed or self._active.lost.is_set():
+        if self._is_halted or self._active.lost.is_set():
             raise LeaseLost(f"the attempt of job {self.id} has to end")
 
 

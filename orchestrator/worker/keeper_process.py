@@ -2,7 +2,7 @@
 
 Started by path, not as a part of the package, as `keeper_process.py NOTES-FD WORKER-PID`: it needs nothing of ours and
 nothing of the user's, and of redis-py only when a lease is in danger. Until then it is a bare interpreter (9 MB) that
-looks at the worker's notes eight times in a lease.
+looks at the worker's notes sixteen times in a lease.
 
 It renews a lease that has not been renewed for half of its time, but not
 
@@ -33,7 +33,8 @@ SINCE_AT = 8
 NO_NOTE, HELD, CALLING = 0, 1, 2
 MAX_TEXT_BYTES = 128
 
-LOOKS_PER_LEASE = 8
+LOOKS_PER_LEASE = 16
+"""A lease of 1 s: seen as late after at most 0.57 s, tried for 0.25 s, and there is time for a second try at 0.88 s."""
 SHORT_LEASE_MS = 5000
 MAX_AT_ONCE = 200
 COMPLAIN_EVERY_S = 60.0
@@ -76,7 +77,7 @@ class Keeper:
     def run(self) -> None:
         """Until the worker is gone."""
         if self._config["lease_ms"] < SHORT_LEASE_MS:
-            self._connect()  # the imports would take too long once it is needed
+            self._prepare()  # imports and a handshake would take too long once it is needed
         while not self._is_orphaned(self._lease_s / LOOKS_PER_LEASE):
             try:
                 self._look()
@@ -130,6 +131,13 @@ class Keeper:
 
     def _connect(self) -> None:
         self._client = connect(self._config["connection"], max(self._lease_s / 4, 0.2))
+
+    def _prepare(self) -> None:
+        self._connect()
+        try:
+            self._client.ping()
+        except Exception as problem:
+            self._complain(problem)
 
     def _forget(self, noted: set[bytes]) -> None:
         for lease in self._renewed_at.keys() - noted:

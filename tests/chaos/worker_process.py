@@ -96,6 +96,7 @@ async def work(options: argparse.Namespace) -> None:
         lease_ms=options.lease_ms,
         interval_ms=options.interval_ms,
         keeper=options.keeper == "yes",
+        cancel_grace_ms=options.cancel_grace_ms,
     )
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--lease-ms", type=int, default=2000)
     parser.add_argument("--interval-ms", type=int, default=500)
     parser.add_argument("--keeper", default="yes")
+    parser.add_argument("--cancel-grace-ms", type=int, default=5000)
     parser.add_argument("--crash-at", type=int, default=0)
     parser.add_argument("--when", default="before")
     options = parser.parse_args()
