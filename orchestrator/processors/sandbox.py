@@ -92,7 +92,7 @@ class SandboxPool:
         process.jobs += 1
         if process.ended.done():
             return
-        if process.is_free and process.jobs < self._sandbox.jobs_per_process:
+        if process.is_free and not process.is_doomed and process.jobs < self._sandbox.jobs_per_process:
             self._idle.append(process)
         else:
             process.kill("has served its jobs" if process.is_free else "was left in the middle of a job")
@@ -115,6 +115,7 @@ class SandboxProcess(ChildProcess[messages.Report]):
     """One process of a sandbox.
 
     is_free: whether the function has returned; only then may there be another job.
+    is_doomed: whether it was told to end; the signal may reach it at any time, so it gets no other job.
     """
 
     what = "processor's process"
@@ -123,6 +124,7 @@ class SandboxProcess(ChildProcess[messages.Report]):
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         super().__init__(process)
         self.is_free = True
+        self.is_doomed = False
         self.jobs = 0
         self.job: ActiveJob | None = None
 
@@ -221,6 +223,7 @@ class _Attempt:
         process.send(Halt())
         if await _is_done(short_s if self._job.cancel_requested.is_set() else 2 * short_s, following, process.ended):
             return
+        process.is_doomed = True
         process.terminate()
         if await _is_done(short_s, following, process.ended):
             return

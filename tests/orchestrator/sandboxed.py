@@ -134,3 +134,16 @@ def clings(job: SyncJob) -> None:
 def eats(job: SyncJob) -> None:
     """As the kernel ends a process that took too much memory."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def short(job: SyncJob) -> str:
+    """A few milliseconds of work, which may be canceled."""
+    if job.cancel_requested.wait(0.01):
+        raise JobCanceled("stopped")
+    return job.id
+
+
+def short_and_deaf(job: SyncJob) -> str:
+    """The same without an ear for it."""
+    time.sleep(0.01)
+    return job.id
