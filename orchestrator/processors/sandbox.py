@@ -12,6 +12,7 @@ from orchestrator.active_job import MAX_REPORT_BYTES, ActiveJob
 from orchestrator.children import ChildProcess
 from orchestrator.errors import InvalidOption, JobCanceled, KargahError, TransientError
 from orchestrator.frames import plain
+from orchestrator.job import check_int
 from orchestrator.log import get_logger
 from orchestrator.processors import messages
 from orchestrator.processors.messages import Answer, Asked, Call, Done, Halt, Load, Progress, Raised, Ready, Run
@@ -43,6 +44,7 @@ class Sandbox(msgspec.Struct, frozen=True):
     start_s: float = 60.0
 
     def __post_init__(self) -> None:
+        check_int("jobs_per_process", self.jobs_per_process, 1, MAX_JOBS_PER_PROCESS)
         module, colon, function = self.target.partition(":")
         names = [*module.split("."), *function.split(".")]
         if not colon or not all(name.isidentifier() for name in names):

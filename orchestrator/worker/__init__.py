@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.attempt import Attempt
+from orchestrator.errors import InvalidOption
 from orchestrator.job import check_bool, check_int, clip
 from orchestrator.log import get_logger
 from orchestrator.processors import Processor, runner_of
@@ -110,7 +111,7 @@ class Worker:
         log.info("worker.started", worker=self.name, queue=self.queue.name, concurrency=self._concurrency)
         looking_after = duties(self.queue, lease_ms=self._lease_ms, interval_ms=self._interval_ms)
         try:
-            await self._processor.start()
+            await self._start_processor()
             async with self._leases.kept(), looking_after:
                 self._lanes = [asyncio.create_task(self._lane(number)) for number in range(self._concurrency)]
                 await self._until_all_end()
@@ -118,6 +119,13 @@ class Worker:
             await self._close()
             self._stopped.set()
             log.info("worker.stopped", worker=self.name, queue=self.queue.name)
+
+    async def _start_processor(self) -> None:
+        try:
+            await self._processor.start()
+        except InvalidOption:
+            if not self._stopping.is_set():  # else it is the stop that ended it
+                raise
 
     async def _until_all_end(self) -> None:
         try:

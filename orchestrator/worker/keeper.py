@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,15 @@ class Notes:
         if place:
             self._table[place + SINCE_AT : place + SINCE_AT + 8] = _DOUBLE.pack(since)
 
+    def show(self, place: int, kind: int) -> None:
+        """Let a note be seen, or hide it (`NO_NOTE`) and keep its place."""
+        if place and not self._table.closed:
+            self._table[place] = kind
+
     def strike(self, place: int) -> None:
         """Take a note back."""
         if place:
-            self._table[place] = NO_NOTE
+            self.show(place, NO_NOTE)
             self._free.append(place)
 
     def counts(self) -> tuple[int, int]:
@@ -88,6 +92,7 @@ class Keeper:
         self._cancel_ms = cancel_ms
         self._notes: Notes | None = None
         self._places: dict[str, int] = {}  # by lease
+        self._lanes: dict[str, _Calling] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._may_start_at = 0.0
         self._told = 0, 0
@@ -99,15 +104,11 @@ class Keeper:
 
     # ── what it must know ────────────────────────────────────────────────────────────────────────────
 
-    @contextlib.contextmanager
-    def calling(self, lane: str) -> Iterator[None]:
-        """A call of this lane is under way; its answer may hold a job before the worker can read it."""
-        notes = self._open()
-        place = notes.write(CALLING, time.monotonic(), 0.0, lane)
-        try:
-            yield
-        finally:
-            notes.strike(place)
+    def calling(self, lane: str) -> "_Calling":
+        """Entered while a call of this lane is under way; its answer may hold a job before the worker can read it."""
+        if lane not in self._lanes:
+            self._lanes[lane] = _Calling(self._open(), lane)
+        return self._lanes[lane]
 
     def hold(self, job_id: str, lease: str, since: float, until: float) -> None:
         """A job begins, its lease whole at `since`; to be let go at `until` (0 = never). Both are monotonic."""
@@ -145,6 +146,7 @@ class Keeper:
         if self._notes is not None:
             self._notes.close()
             self._notes = None
+            self._lanes.clear()
 
     def _open(self) -> Notes:
         if self._notes is None:
@@ -203,6 +205,23 @@ class Keeper:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         process.wait()
+
+
+class _Calling:
+    """A lane's note, seen while it is entered. That happens for every call, so only nine bytes are written."""
+
+    __slots__ = ("_notes", "_place")
+
+    def __init__(self, notes: Notes, lane: str) -> None:
+        self._notes = notes
+        self._place = notes.write(NO_NOTE, 0.0, 0.0, lane)
+
+    def __enter__(self) -> None:
+        self._notes.renew(self._place, time.monotonic())
+        self._notes.show(self._place, CALLING)
+
+    def __exit__(self, *problem: object) -> None:
+        self._notes.show(self._place, NO_NOTE)
 
 
 def how_to_connect(client: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Functions that tests run in a sandbox."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -147,3 +148,11 @@ def short_and_deaf(job: SyncJob) -> str:
     """The same without an ear for it."""
     time.sleep(0.01)
     return job.id
+
+
+def survives(job: SyncJob) -> int:
+    """Takes SIGTERM for a hint."""
+    if job.data != "quick":
+        with contextlib.suppress(BaseException):
+            time.sleep(600)
+    return os.getpid()

@@ -125,6 +125,19 @@ async def test_an_old_note_renews_nothing_that_was_finished_or_belongs_to_anothe
     assert again.lease != "stale"
 
 
+async def test_it_lets_go_of_a_canceled_job_whose_grace_is_over(client: Client, scene: Scene) -> None:
+    keeper = Keeper(client, scene.queue.keys, LEASE_MS, 0)
+    try:
+        for job_id in ("canceled", "other"):
+            keeper.hold(job_id, (await scene.active(job_id)).lease, time.monotonic(), 0.0)
+        await scene.queue.cancel("canceled")
+        before = await lease_end(scene, "canceled")
+        await wait_until(lambda: renewals(keeper) >= 3)
+        assert await lease_end(scene, "canceled") == before
+    finally:
+        keeper.close()
+
+
 async def test_it_goes_on_after_an_outage(scene: Scene, keeper: Keeper, url: str) -> None:
     claim = await scene.active("a")
     keeper.hold("a", claim.lease, time.monotonic(), 0.0)

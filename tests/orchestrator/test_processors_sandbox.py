@@ -141,6 +141,8 @@ def test_an_error_keeps_its_fields_on_the_way() -> None:
 def test_a_target_that_cannot_be_one_is_refused_at_once(target: str) -> None:
     with pytest.raises(InvalidOption, match="target"):
         Sandbox(target)
+    with pytest.raises(InvalidOption, match="jobs_per_process"):
+        Sandbox("m:f", jobs_per_process=0)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +255,28 @@ async def test_one_that_has_to_stop_is_asked_then_terminated_then_killed(
     assert (note.read_text() if note.exists() else None) == wrote
     assert not is_running(pid)
     assert (await types(queue, other.id))[-1] == "waiting", "handed back"
+
+
+async def test_one_that_survives_sigterm_keeps_its_result_and_gets_no_other_job(queue: Queue, url: str) -> None:
+    job = await queue.add("paint", None, JobOptions(timeout_ms=200))
+    async with Worker(queue.name, sandbox("survives"), url, cancel_grace_ms=2000):
+        (job,) = await ended(queue, job.id)
+        (other,) = await ended(queue, (await queue.add("paint", "quick")).id)
+    first, second = job.result_as(int), other.result_as(int)
+    assert first is not None
+    assert second is not None
+    assert first != second
+
+
+async def test_a_worker_may_be_stopped_while_its_first_process_starts(queue: Queue, url: str) -> None:
+    job = await queue.add("paint")
+    for pause_s in (0.0, 0.02, 0.1):
+        worker = Worker(queue.name, sandbox("echo"), url)
+        async with worker, asyncio.timeout(10):
+            await asyncio.sleep(pause_s)
+            await worker.stop()
+        assert not processes(worker)
+    assert (await types(queue, job.id))[0] == "added"
 
 
 async def test_a_cancel_is_never_for_the_next_job_of_the_same_process(queue: Queue, url: str) -> None:
