@@ -154,6 +154,9 @@ class ChildJob(SyncJob):
             task.cancel()
         return await task
 
+    def _get(self, name: str) -> Any:
+        return self._call(name)
+
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         self._check()
         return self._child.call(method, args, kwargs)

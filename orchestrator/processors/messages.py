@@ -64,7 +64,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
-    """Call a method of the job; one at a time, each answered."""
+    """Call a method of the job, or get one of its properties; one at a time, each answered."""
 
     method: str
     args: list[Any]
@@ -103,16 +103,25 @@ def describe(problem: BaseException) -> Problem:
         message = str(problem)[:MAX_MESSAGE_CHARS].encode("utf-8", "replace").decode()
     except Exception:  # its own __str__ is at fault
         message = ""
-    own = getattr(errors, type(problem).__name__, None)
-    if own is not type(problem):
+    own = _own_class(type(problem))
+    if own is None:
         return Problem("", message or type(problem).__name__, msgspec.json.encode({"type": type(problem).__name__}))
     fields = {}
-    for name, value in vars(problem).items():
+    own_kind = {"kind": getattr(problem, "kind", None)} if own is not type(problem) else {}
+    for name, value in (vars(problem) | own_kind).items():
         try:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
             continue
     return Problem(own.__name__, message, msgspec.json.encode(fields))
+
+
+def _own_class(kind: type[BaseException]) -> type[errors.KargahError] | None:
+    """The class of `orchestrator.errors` that this is, or that a user has derived it from."""
+    for base in kind.__mro__:
+        if issubclass(base, errors.KargahError) and base.__module__ == errors.__name__:
+            return base
+    return None
 
 
 def rebuild(problem: Problem) -> errors.KargahError:

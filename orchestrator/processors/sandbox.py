@@ -16,7 +16,7 @@ from orchestrator.job import check_int
 from orchestrator.log import get_logger
 from orchestrator.processors import messages
 from orchestrator.processors.messages import Answer, Asked, Call, Done, Halt, Load, Progress, Raised, Ready, Run
-from orchestrator.processors.view import is_awaited_method
+from orchestrator.processors.view import is_awaited_method, is_property
 
 log = get_logger("worker")
 
@@ -207,6 +207,8 @@ class _Attempt:
                     self._process.kill(f"spoke out of turn ({type(report).__name__}) and was killed")
 
     async def _answer(self, call: Call) -> Answer:
+        if is_property(call.method):
+            return Answer(plain(getattr(self._job, call.method)))
         if not is_awaited_method(call.method):
             return Answer(problem=messages.Problem("InvalidOption", f"a job has no method {call.method!r}"))
         try:

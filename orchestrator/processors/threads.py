@@ -98,6 +98,9 @@ class ThreadJob(SyncJob):
         """The attempt has to end: nothing is heard any more."""
         self._is_halted = True
 
+    def _get(self, name: str) -> Any:
+        return getattr(self._active, name)
+
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         self._check()
         return _wait(self._loop, getattr(self._active, method)(*args, **kwargs), self._check)

@@ -1,7 +1,6 @@
 """A job as a function without `await` sees it."""
 
 import inspect
-from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -109,14 +108,24 @@ class SyncJob:
         """Add a line to the job's own log."""
         self._call("log", line)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Whatever else an `ActiveJob` can do and wait for."""
-        if name.startswith("_") or not is_awaited_method(name):
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else an `ActiveJob` has, or can do and wait for."""
+        if is_property(name):
+            return self._get(name)
+        if not is_awaited_method(name):
             raise AttributeError(f"a job has no {name!r} outside the event loop")
         return lambda *args, **kwargs: self._call(name, *args, **kwargs)
 
+    def _get(self, name: str) -> Any:
+        raise NotImplementedError
+
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
+
+
+def is_property(name: str) -> bool:
+    """Whether this is something that an `ActiveJob` knows."""
+    return not name.startswith("_") and isinstance(getattr(ActiveJob, name, None), property)
 
 
 def is_awaited_method(name: str) -> bool:

@@ -168,7 +168,7 @@ class Keeper:
 
     def _spawn(self, notes: Notes) -> "subprocess.Popen[bytes]":
         """Start the process, in a session of its own: a signal from the terminal is for the worker alone."""
-        if getattr(sys, "frozen", False) or not sys.executable:
+        if getattr(sys, "frozen", False) or not Path(sys.executable or "").name.startswith(("python", "pypy")):
             raise ValueError("there is no Python interpreter to run it")
         config = self._config()
         process = subprocess.Popen(
@@ -226,17 +226,23 @@ class _Calling:
 
 def how_to_connect(client: Any) -> dict[str, Any]:
     """The connection of a client, as JSON can say it. Raises `ValueError` for a kind that the keeper does not know."""
-    nodes = getattr(client, "nodes_manager", None)
-    if nodes is not None:
-        addresses = [(node.host, node.port) for node in nodes.startup_nodes.values()]
-        arguments = client.connection_kwargs
-        is_tls = arguments["connection_class"].__name__ == "SSLConnection"
-        return {"kind": "cluster", "nodes": addresses, "arguments": _plain(arguments) | {"ssl": is_tls}}
+    if hasattr(client, "nodes_manager"):  # redis-py's
+        addresses = [(node.host, node.port) for node in client.nodes_manager.startup_nodes.values()]
+        return _cluster(addresses, client.connection_kwargs["connection_class"], client.connection_kwargs)
     pool = client.connection_pool
+    seeds = getattr(client, "seeds", getattr(client, "_seeds", None))
+    if seeds is not None:  # ours: a client of any node, that knows several
+        return _cluster([tuple(seed) for seed in seeds], pool.connection_class, pool.connection_kwargs)
     kind = _POOL_KINDS.get(pool.connection_class.__name__)
     if kind is None:
         raise ValueError(f"connections of {pool.connection_class.__name__} are not known to the keeper")
     return {"kind": kind, "arguments": _plain(pool.connection_kwargs)}
+
+
+def _cluster(nodes: list[Any], connection_class: type, arguments: dict[str, Any]) -> dict[str, Any]:
+    is_tls = connection_class.__name__ == "SSLConnection"
+    plain = {name: value for name, value in _plain(arguments).items() if name not in ("host", "port", "db", "path")}
+    return {"kind": "cluster", "nodes": nodes, "arguments": plain | {"ssl": is_tls}}
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:

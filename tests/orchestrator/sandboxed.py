@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from orchestrator import SyncJob
+from orchestrator import ActiveJob, SyncJob
 from orchestrator.errors import InvalidOption, JobCanceled, LeaseLost, RetryLater, UnrecoverableError
 
 jobs = 0
@@ -58,12 +58,20 @@ async def tells_async(job: Any) -> str:
     return str(job.id)
 
 
+class OwnError(UnrecoverableError):
+    """A user's own."""
+
+    kind = "own"
+
+
 def raises(job: SyncJob) -> None:
     match job.data:
         case "poison":
             raise UnrecoverableError("never", field="prompt")
         case "later":
             raise RetryLater("later", 20, n=1)
+        case "their own poison":
+            raise OwnError("no", why="not")
         case "foreign":
             raise ZeroDivisionError("oh")
         case "exit":
@@ -156,3 +164,14 @@ def survives(job: SyncJob) -> int:
         with contextlib.suppress(BaseException):
             time.sleep(600)
     return os.getpid()
+
+
+def looks(job: SyncJob) -> str:
+    """Reads what only the worker knows."""
+    ActiveJob.secret = property(lambda job: "unknown here")  # type: ignore[attr-defined]
+    return f"{job.secret} and {len(job.data)}"
+
+
+async def looks_async(job: Any) -> str:
+    """The same."""
+    return looks(job)

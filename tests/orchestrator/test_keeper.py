@@ -299,11 +299,15 @@ async def test_a_given_client_with_a_password_or_a_provider_is_enough(tmp_path: 
 async def test_a_cluster_and_tcp_work_as_well(server: Server, scene: Scene, client: Client) -> None:
     claim = await scene.active("a")
     cluster: Any = RedisCluster.from_url(server.url)
-    for each in (client, cluster):
+    several: Any = connect(server.url)
+    several.seeds = [("127.0.0.1", server.port)]
+    assert how_to_connect(several)["kind"] == how_to_connect(cluster)["kind"] == "cluster"
+    for each in (client, cluster, several):
         async with kept_by(each, scene.queue.keys) as keeper:
             keeper.hold("a", claim.lease, time.monotonic(), 0.0)
             await wait_until(lambda kept=keeper: renewals(kept) >= 1)  # type: ignore[misc]
     await cluster.aclose()
+    await several.aclose()
 
 
 def test_tls_keeps_what_was_asked_of_it() -> None:
@@ -337,6 +341,18 @@ async def test_a_kind_of_connection_that_it_does_not_know_means_no_keeper_and_no
         assert worker._keeper.pid is None
     assert job.state == "completed"
     await client.aclose()
+
+
+@pytest.mark.parametrize("executable", ["", "/usr/bin/uwsgi"])
+def test_a_program_that_is_no_interpreter_is_not_started(
+    client: Client, queue: Queue, monkeypatch: pytest.MonkeyPatch, executable: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    keeper = Keeper(client, queue.keys, LEASE_MS, 1000)
+    keeper.hold("a", "1-a.1", time.monotonic(), 0.0)
+    assert keeper.pid is None
+    keeper.drop("1-a.1")
+    keeper.close()
 
 
 async def test_it_is_on_by_default_and_may_be_turned_off(queue: Queue, url: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import Sandbox, Worker
+from orchestrator import ActiveJob, Sandbox, Worker
 from orchestrator.errors import InvalidOption
 from orchestrator.job import Job, JobOptions, JobState
 from orchestrator.processors import SandboxPool
@@ -105,10 +105,20 @@ async def test_an_async_function_works_as_well(queue: Queue, url: str) -> None:
     assert (await types(queue, job.id)).count("progress") == 4
 
 
+@pytest.mark.parametrize("function", ["looks", "looks_async"])
+async def test_it_can_ask_for_what_the_worker_knows(
+    queue: Queue, url: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ActiveJob, "secret", property(lambda job: f"secret of {job.id}"), raising=False)
+    job = await run(queue, url, function, "123")
+    assert job.result_as(str) == f"secret of {job.id} and 3"
+
+
 @pytest.mark.parametrize(
     ("what", "kind", "message", "details"),
     [
         ("poison", "poison", "never", {"field": "prompt"}),
+        ("their own poison", "own", "no", {"why": "not"}),
         ("later", "transient", "later", {"n": 1}),
         ("foreign", "transient", "oh", {"type": "ZeroDivisionError"}),
         ("exit", "transient", "3", {"type": "SystemExit"}),
@@ -122,7 +132,7 @@ async def test_what_it_raises_means_what_it_means_elsewhere(
     job = await run(queue, url, "raises", what, JobOptions(attempts=2))
     assert job.error is not None
     assert (job.state, job.error.kind, job.error.message, job.error.details) == ("failed", kind, message, details)
-    assert job.attempts_made == (1 if kind == "poison" else 2)
+    assert job.attempts_made == (1 if kind in ("poison", "own") else 2)
     if what == "later":
         (delayed,) = [event for event in await queue.get_history(job.id) if event.type == "delayed"]
         assert delayed.fields["due_at"] == delayed.at + 20

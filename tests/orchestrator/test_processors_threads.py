@@ -98,6 +98,22 @@ async def test_it_sees_the_job_and_tells_in_order(queue: Queue, url: str) -> Non
     ]
 
 
+async def test_it_has_whatever_else_a_job_knows_and_can_do(
+    queue: Queue, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(job: ActiveJob, more: int, *, last: str) -> str:
+        return f"{job.id} {more} {last} on {threading.current_thread().name}"
+
+    monkeypatch.setattr(ActiveJob, "secret", property(lambda job: f"secret of {job.id}"), raising=False)
+    monkeypatch.setattr(ActiveJob, "ask", ask, raising=False)
+
+    def process(job: SyncJob) -> list[str]:
+        return [job.secret, job.ask(1, last="x")]
+
+    job = await run_one(queue, url, process)
+    assert job.result_as(list) == [f"secret of {job.id}", f"{job.id} 1 x on MainThread"]
+
+
 async def test_what_cannot_be_told_is_an_error_in_the_function_itself(queue: Queue, url: str) -> None:
     def process(job: SyncJob) -> str:
         for tell in (job.update_progress, job.report_progress):
