@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-from orchestrator.children import die_with, take_over_streams
+from orchestrator.child_process import die_with, take_over_streams
 from workers.protocol import (
     Alive,
     Answer,

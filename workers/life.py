@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from orchestrator.children import ChildProcess
+from orchestrator.child_process import ChildProcess
 from orchestrator.errors import TransientError
 from workers.protocol import (
     REPORTS,

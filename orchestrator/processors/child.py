@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
-from orchestrator.children import die_with, take_over_streams
+from orchestrator.child_process import die_with, take_over_streams
 from orchestrator.errors import LeaseLost
 from orchestrator.frames import pack, plain, read
 from orchestrator.job import CancelRequest, Job

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from orchestrator.active_job import MAX_REPORT_BYTES, ActiveJob
-from orchestrator.children import ChildProcess
+from orchestrator.child_process import ChildProcess
 from orchestrator.errors import InvalidOption, JobCanceled, KargahError, TransientError
 from orchestrator.frames import plain
 from orchestrator.job import check_int

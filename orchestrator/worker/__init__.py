@@ -85,10 +85,9 @@ class Worker:
         self._stopped = asyncio.Event()
         is_kept = keeper and not self._processor.has_own_process
         self._keeper = Keeper(self.queue.client, self.queue.keys, lease_ms, 2 * cancel_grace_ms) if is_kept else None
-        under_way = {"under_way": self._keeper.calling} if self._keeper is not None else {}
-        self._claimer = Claimer(
-            self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping, **under_way
-        )
+        self._claimer = Claimer(self.queue, self._blocking, self.name, lease_ms, interval_ms, self._stopping)
+        if self._keeper is not None:
+            self._claimer.under_way = self._keeper.calling
         self._leases = Leases(self.queue, self.name, self._attempts, lease_ms, cancel_grace_ms, self._keeper)
         self._lanes: list[asyncio.Task[None]] = []
         self._runner: asyncio.Task[None] | None = None
@@ -204,7 +203,7 @@ class Worker:
     async def _finish(self, lane: str, finish: Finish) -> Claim | None:
         attempt = self._attempts.get(finish.lease)
         leftover = attempt.leftover if attempt is not None else None
-        claims = await self._claimer.finish(lane, finish, and_claim=leftover is None)
+        claims = await self._claimer.finish(lane, finish, 0 if leftover is not None else 1)
         self._let_go(finish.lease)
         if claims is None:
             log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)

@@ -28,18 +28,11 @@ class Claimer:
     """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer.
 
     sent_at: by lane, when its last call was sent (monotonic); the lease of a job that it brought is no older.
-    under_way: entered with the lane while a call of it is in flight.
+    under_way: called with a lane, entered while a call of it is in flight.
     """
 
     def __init__(
-        self,
-        queue: Queue,
-        blocking: Client,
-        worker: str,
-        lease_ms: int,
-        interval_ms: int,
-        stopping: asyncio.Event,
-        under_way: UnderWay = lambda lane: nullcontext(),
+        self, queue: Queue, blocking: Client, worker: str, lease_ms: int, interval_ms: int, stopping: asyncio.Event
     ) -> None:
         self.id = new_token()
         self._queue = queue
@@ -51,7 +44,7 @@ class Claimer:
         self._looking = asyncio.Lock()
         self._calls = 0
         self.sent_at: dict[str, float] = {}
-        self._under_way = under_way
+        self.under_way: UnderWay = lambda lane: nullcontext()
 
     def is_looking(self) -> bool:
         """Whether a lane is idle and waits for a job."""
@@ -61,7 +54,7 @@ class Claimer:
         """Wait for a job; None when stopping. One idle lane looks at a time, the next when that one found something."""
         async with self._looking:
             while not self._stopping.is_set():
-                claims = await self._call(lambda token: self._move_to_active(token, lane))
+                claims = await self._call(lambda token: self._move_to_active(token, lane), lane)
                 if claims is None:
                     return None
                 if claims.claims:
@@ -69,30 +62,29 @@ class Claimer:
                 await self._sleep(claims.sleep_ms)
         return None
 
-    async def finish(self, lane: str, finish: Finish, *, and_claim: bool = True) -> Claims | None:
+    async def finish(self, lane: str, finish: Finish, slots: int = 1) -> Claims | None:
         """Record the end of an attempt and claim the next job, for as long as that takes: no outage loses a result.
 
         None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = 1 if and_claim and not self._stopping.is_set() else 0
-            self.sent_at[lane] = time.monotonic()
-            with self._under_way(lane):
-                return await self._queue.scripts.move_to_finished(
-                    token, lane, self._worker, self._lease_ms, self._interval_ms, slots, [finish]
-                )
-
-        return await self._call(call)
-
-    async def _move_to_active(self, token: str, lane: str) -> Claims:
-        self.sent_at[lane] = time.monotonic()
-        with self._under_way(lane):
-            return await self._queue.scripts.move_to_active(
-                token, lane, self._worker, self._lease_ms, self._interval_ms, 1
+            wish = 0 if self._stopping.is_set() else slots
+            return await self._queue.scripts.move_to_finished(
+                token, lane, self._worker, self._lease_ms, self._interval_ms, wish, [finish]
             )
 
-    async def _call(self, call: Call) -> Claims | None:
+        return await self._call(call, lane)
+
+    async def _move_to_active(self, token: str, lane: str) -> Claims:
+        return await self._queue.scripts.move_to_active(token, lane, self._worker, self._lease_ms, self._interval_ms, 1)
+
+    async def _call(self, call: Call, lane: str) -> Claims | None:
+        self.sent_at[lane] = time.monotonic()
+        with self.under_way(lane):
+            return await self._until_answered(call)
+
+    async def _until_answered(self, call: Call) -> Claims | None:
         """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
         self._calls += 1
         token = f"{self._calls}-{new_token()}"  # the number tells a late copy of the call from the newest

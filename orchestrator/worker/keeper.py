@@ -15,7 +15,8 @@ from typing import Any
 import lua
 from orchestrator.keys import Keys
 from orchestrator.log import get_logger
-from orchestrator.scripts import Client, script_sha
+from orchestrator.scripts import Client
+from orchestrator.scripts.call import script_sha
 from orchestrator.worker import keeper_process
 from orchestrator.worker.keeper_process import CALLING, COUNTS, HEAD, HELD, MAX_TEXT_BYTES, NO_NOTE, NOTE, SINCE_AT
 
