@@ -27,6 +27,7 @@ from orchestrator.errors import (
 from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
+from orchestrator.processors import Sandbox, SyncJob
 from orchestrator.queue import BulkJob, Queue
 from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
 from orchestrator.worker import ClaimedJob, Worker, WorkerEvent
@@ -61,7 +62,9 @@ __all__ = [
     "RateLimitError",
     "RepeatOptions",
     "RetryLater",
+    "Sandbox",
     "StoreUnavailable",
+    "SyncJob",
     "TransientError",
     "UnrecoverableError",
     "WaitingError",

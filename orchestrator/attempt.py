@@ -7,8 +7,9 @@ from typing import Any
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.endings import Endings, error_of
-from orchestrator.errors import AttemptTimeout, LeaseLost, ProcessorError, TransientError
+from orchestrator.errors import AttemptTimeout, JobCanceled, LeaseLost, ProcessorError, TransientError
 from orchestrator.log import get_logger
+from orchestrator.processors import NotStopped
 from orchestrator.scripts import Finish
 from orchestrator.telemetry import AttemptSpan
 
@@ -16,7 +17,10 @@ log = get_logger("job")
 
 
 class Attempt:
-    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did."""
+    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did.
+
+    leftover: after `run`, set where the processor could not be stopped; done when it has ended at last.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Attempt:
         self._began = time.monotonic()
         self._span = _span_of(job)
         self.task: asyncio.Task[Any] = asyncio.create_task(self._process(), name=f"job {self.job.id}")
+        self.leftover: asyncio.Future[Any] | None = None
 
     async def run(self) -> Finish:
         """Run the processor to its end, or to the point where it has to be stopped."""
@@ -107,13 +112,17 @@ class Attempt:
     async def _finish(self, task: asyncio.Task[Any]) -> Finish:
         job, endings = self.job, self._endings
         problem = asyncio.CancelledError() if task.cancelled() else task.exception()
+        still_running: dict[str, Any] = {}
+        if isinstance(problem, NotStopped):
+            self.leftover, still_running = problem.ended, {"stopped": False}
+            problem = asyncio.CancelledError()
         match problem:
             case None:
                 return endings.completed(job, task.result())
             case _ if job.cancel_requested.is_set():
-                return endings.canceled(job, problem)
+                return endings.canceled(job, JobCanceled("it goes on", **still_running) if still_running else problem)
             case asyncio.CancelledError() if self._timed_out:
-                problem = AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} s")
+                problem = AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} s", **still_running)
             case asyncio.CancelledError() if self._handed_back.is_set() or job.lost.is_set():
                 return endings.returned(job)
             case asyncio.CancelledError():  # from inside: handing back would start it again for ever

@@ -85,7 +85,7 @@ class ScriptCaller:
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
         try:
-            return await self.client.evalsha(_sha(name), 2, self.keys.meta, self.keys.none, *args)
+            return await self.client.evalsha(script_sha(name), 2, self.keys.meta, self.keys.none, *args)
         except redis_errors.NoScriptError:
             return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
 
@@ -93,7 +93,8 @@ class ScriptCaller:
 _shas: dict[str, str] = {}
 
 
-def _sha(name: str) -> str:
+def script_sha(name: str) -> str:
+    """By what name the server knows a script that it has seen."""
     if name not in _shas:
         _shas[name] = hashlib.sha1(lua.source(name).encode(), usedforsecurity=False).hexdigest()
     return _shas[name]

@@ -6,27 +6,29 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from orchestrator.attempt import Attempt
 from orchestrator.endings import Endings, Strategy
-from orchestrator.errors import WrongState
+from orchestrator.errors import InvalidOption, WrongState
 from orchestrator.group import Batch, RateLimit
-from orchestrator.job import KeepJobs, check_int, clip
+from orchestrator.job import KeepJobs, check_bool, check_int, clip
 from orchestrator.log import get_logger
 from orchestrator.presence import Info
+from orchestrator.processors import Processor, Runner, runner_of
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.service import duties
 from orchestrator.worker.batch import BatchProcessor
 from orchestrator.worker.claimer import LAST_CALLS_S, Claimer, blocking_twin
 from orchestrator.worker.health import MAX_SILENT_S, Health, keep_rule
+from orchestrator.worker.keeper import Keeper
 from orchestrator.worker.lanes import Lanes
 from orchestrator.worker.leases import Holding, Leases
 from orchestrator.worker.listeners import Listener, Listeners, What, WorkerEvent
 from orchestrator.worker.manual import ClaimedJob, Manual
 from orchestrator.worker.registry import Registry
-from orchestrator.worker.running import Processor, Runner
+from orchestrator.worker.running import JobRunner
 from orchestrator.worker.wishes import Wishes
 
 __all__ = ["BatchProcessor", "ClaimedJob", "Health", "Listener", "Processor", "Worker", "WorkerEvent"]
@@ -66,6 +68,7 @@ class Worker:
         without a key comes alone. `concurrency` then counts batches.
     warm_keys: tells the affinity keys of what is loaded here; jobs that need one of them are preferred among those
         whose turn is near, but none is passed over for longer than `affinity_patience_ms`.
+    keeper: whether a small process renews the leases while a processor blocks this one; without use for a `Sandbox`.
     info: what `Queue.get_workers` tells of it (device, model, VRAM …): a mapping, or a quick function that makes one.
 
     Source: BullMQ's Worker.
@@ -94,11 +97,13 @@ class Worker:
         warm_keys: Callable[[], Sequence[str]] | None = None,
         affinity_patience_ms: int = 10_000,
         info: Info | None = None,
+        keeper: bool = True,
     ) -> None:
         check_int("concurrency", concurrency, 1, MAX_CONCURRENCY)
         check_int("max_started_attempts", max_started_attempts, 0, 1_000_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
         check_int("interval_ms", interval_ms, 10, 60_000)
+        check_bool("keeper", keeper)
         endings = Endings(backoff_strategies, keep_stack=keep_stack)
         keep = keep_rule(remove_on_complete, remove_on_fail)
         wishes = Wishes(limiter, batch, warm_keys, affinity_patience_ms)
@@ -125,18 +130,12 @@ class Worker:
             keep,
             self._tell_trouble,
         )
-        self._runner = Runner(
-            self.queue.scripts,
-            self._claimer,
-            endings,
-            self._listeners,
-            processor,
-            is_batch=batch is not None,
-            cancel_grace_ms=cancel_grace_ms,
-            progress_interval_ms=progress_interval_ms,
-            max_started_attempts=max_started_attempts,
-        )
-        self._attempts: dict[str, Attempt] = self._runner.attempts
+        self._processor = _runner_of(processor, batch, cancel_grace_ms)
+        self._keeper = None
+        if keeper and processor is not None and not (self._processor and self._processor.has_own_process):
+            self._keeper = Keeper(self.queue.client, self.queue.keys, lease_ms, 2 * cancel_grace_ms)
+            self._claimer.under_way = self._keeper.calling
+        self._attempts: dict[str, Attempt] = {}
         self._manual: Manual | None = None
         if processor is None:
             self._manual = Manual(
@@ -148,7 +147,21 @@ class Worker:
                 self._stopping,
             )
         self._held: Mapping[str, Holding] = self._attempts if self._manual is None else self._manual.held
-        self._leases = Leases(self.queue, self.name, self._held, lease_ms, cancel_grace_ms)
+        self._leases = Leases(self.queue, self.name, self._held, lease_ms, cancel_grace_ms, self._keeper)
+        self._runner = JobRunner(
+            self._attempts,
+            self.queue.scripts,
+            self._claimer,
+            endings,
+            self._listeners,
+            self._leases,
+            self._processor or cast(BatchProcessor, processor),
+            self._stopping,
+            is_batch=batch is not None,
+            cancel_grace_ms=cancel_grace_ms,
+            progress_interval_ms=progress_interval_ms,
+            max_started_attempts=max_started_attempts,
+        )
         self._lanes = Lanes(self._work, lambda: self._concurrency)
         self._registry = Registry(self.queue, self._claimer.id, self.name, lambda: self._concurrency, self._held, info)
         self._task: asyncio.Task[None] | None = None
@@ -172,6 +185,7 @@ class Worker:
         self._is_started = True
         looking_after = duties(self.queue, lease_ms=self._lease_ms, interval_ms=self._interval_ms)
         try:
+            await self._start_processor()
             async with self._leases.kept(), looking_after, self._registry.kept():
                 if self._manual is not None:
                     await self._stopping.wait()
@@ -185,6 +199,14 @@ class Worker:
             self._stopped.set()
             log.info("worker.stopped", worker=self.name, queue=self.queue.name)
 
+    async def _start_processor(self) -> None:
+        try:
+            if self._processor is not None:
+                await self._processor.start()
+        except InvalidOption:
+            if not self._stopping.is_set():  # else it is the stop that ended it
+                raise
+
     async def _until_all_end(self) -> None:
         try:
             await self._lanes.until_one_fails()
@@ -195,7 +217,7 @@ class Worker:
         self._lanes.raise_failure()
 
     async def _work(self, number: int) -> None:
-        await self._runner.work(f"{self._claimer.id}:{number}", self._stopping, lambda: self._lanes.is_surplus(number))
+        await self._runner.work(f"{self._claimer.id}:{number}", lambda: self._lanes.is_surplus(number))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Take no more jobs, let the running ones end for `grace_s`, hand the rest back, close.
@@ -233,6 +255,10 @@ class Worker:
         self._claimer.pause(is_paused=False)
 
     async def _close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+        if self._processor is not None:
+            await self._processor.stop()
         await self._blocking.aclose()
         await self.queue.close()
 
@@ -296,3 +322,12 @@ class Worker:
         if job is not None:
             self._listeners.tell(WorkerEvent("active", job))
         return job
+
+
+def _runner_of(
+    processor: Processor | BatchProcessor | None, batch: Batch | None, cancel_grace_ms: int
+) -> Runner | None:
+    """How single jobs are run; a batch processor, which is an async function, is called as it is."""
+    if processor is None or batch is not None:
+        return None
+    return runner_of(cast(Processor, processor), cancel_grace_ms)

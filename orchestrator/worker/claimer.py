@@ -1,7 +1,9 @@
 """A worker's claims: waits for jobs, takes them, and records how attempts ended."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from redis.exceptions import RedisError
@@ -20,10 +22,15 @@ RETRY_S = 0.5
 LAST_CALLS_S = 8.0
 
 Call: TypeAlias = Callable[[str], Awaitable[Claims]]
+UnderWay: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 
 class Claimer:
-    """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer."""
+    """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer.
+
+    sent_at: by lane, when its last call was sent (monotonic); the lease of a job that it brought is no older.
+    under_way: called with a lane, entered while a call of it is in flight.
+    """
 
     def __init__(
         self,
@@ -48,6 +55,8 @@ class Claimer:
         self._keep = keep
         self._on_trouble = on_trouble
         self.is_paused = False
+        self.sent_at: dict[str, float] = {}
+        self.under_way: UnderWay = lambda lane: nullcontext()
         self.looking = asyncio.Lock()
         self._changed = asyncio.Event()
         self._calls = 0
@@ -85,7 +94,7 @@ class Claimer:
 
     async def claim(self, lane: str) -> Claims | None:
         """Ask for a job once, until that is answered; None when stopping without Redis."""
-        return await self._call(lambda token: self._move_to_active(token, lane))
+        return await self._call(lambda token: self._move_to_active(token, lane), lane)
 
     async def finish(self, lane: str, finishes: Sequence[Finish], *, and_claim: bool = True) -> Claims | None:
         """Record the end of attempts and claim what comes next, for as long as that takes: no outage loses a result.
@@ -107,7 +116,7 @@ class Claimer:
                 self._keep,
             )
 
-        return await self._call(call)
+        return await self._call(call, lane)
 
     async def _move_to_active(self, token: str, lane: str) -> Claims:
         wishes = self._wishes
@@ -115,7 +124,12 @@ class Claimer:
             token, lane, self._worker, self._lease_ms, self._interval_ms, wishes.slots, wishes.encode()
         )
 
-    async def _call(self, call: Call) -> Claims | None:
+    async def _call(self, call: Call, lane: str) -> Claims | None:
+        self.sent_at[lane] = time.monotonic()
+        with self.under_way(lane):
+            return await self._until_answered(call)
+
+    async def _until_answered(self, call: Call) -> Claims | None:
         """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
         self._calls += 1
         token = f"{self._calls}-{new_token()}"  # the number tells a late copy of the call from the newest

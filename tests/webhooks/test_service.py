@@ -18,10 +18,11 @@ from orchestrator.api.generations import options_of
 from orchestrator.generation import Generation, GenerationProgress, GenerationResult, Image, WebhookEvent
 from orchestrator.job import JobState
 from orchestrator.keys import new_job_id
+from orchestrator.processors import Processor
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.settings import Settings
-from orchestrator.worker import Processor, Worker
+from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.servers import Server
 from tests.webhooks.receiver import OK, Receiver, Request, answer
