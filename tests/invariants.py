@@ -50,6 +50,7 @@ async def check_queue(queue: Queue) -> Dump:
         if kind in ("job", "state", "log", "lines"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
+    _check_deduplication(found)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -100,6 +101,18 @@ def _check_order(found: Dump) -> None:
                 assert score == int(record.get("p", header.get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
         assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed")
+
+
+def _check_deduplication(found: Dump) -> None:
+    """A key is held by a job that has not ended, or says how that ended; only behind a holder one is kept back."""
+    for key, value in found.items():
+        kind, _, name = key.partition(":")
+        if kind == "dedup" and " " not in value:
+            assert found[f"state:{value}"]["s"] not in FINISHED, f"{key} is held by {value}, which has ended"
+            header = msgspec.json.decode(found[f"job:{value}"]["def"].partition("\n")[0])
+            assert header["dd"]["i"] == name
+        elif kind == "dedup_next":
+            assert " " not in found[f"dedup:{name}"]
 
 
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:
