@@ -69,6 +69,7 @@ async def check_queue(queue: Queue) -> Dump:
     _check_order(found)
     _check_groups(found)
     _check_schedules(found, now_ms)
+    _check_deduplication(found)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -189,6 +190,18 @@ def _check_schedules(found: Dump, now_ms: int) -> None:
     first = min(places.values(), default=NO_SLOT)
     noted = int(found.get("meta", {}).get("schedule_at", NO_SLOT))
     assert noted == first or first < noted <= now_ms + 1000
+
+
+def _check_deduplication(found: Dump) -> None:
+    """A key is held by a job that has not ended, or says how that ended; only behind a holder one is kept back."""
+    for key, value in found.items():
+        kind, _, name = key.partition(":")
+        if kind == "dedup" and " " not in value:
+            assert found[f"state:{value}"]["s"] not in FINISHED, f"{key} is held by {value}, which has ended"
+            header = msgspec.json.decode(found[f"job:{value}"]["def"].partition("\n")[0])
+            assert header["dd"]["i"] == name
+        elif kind == "dedup_next":
+            assert " " not in found[f"dedup:{name}"]
 
 
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:

@@ -24,13 +24,25 @@ local function end_oldest(state, excess, limit)
     return excess
 end
 
-local function leave_rest_to_duty(state, excess)
-    local first = redis.call('ZRANGE', prefix .. state, excess, excess, 'WITHSCORES')
-    local before = redis.call('HGET', prefix .. 'meta', 'trim_' .. state)
-    local score = before and tonumber(string.match(before, '^%d+')) or 0
-    if tonumber(first[2]) > score then
-        redis.call('HSET', prefix .. 'meta', 'trim_' .. state, int(tonumber(first[2])) .. ' ' .. first[1])
+-- How many are older than the job that `meta` keeps, which may be gone itself.
+local function older_than(state, first)
+    local score, id = string.match(first, '^(%d+) (.+)$')
+    local rank = redis.call('ZRANK', prefix .. state, id)
+    if not rank then
+        redis.call('ZADD', prefix .. state, score, id)
+        rank = redis.call('ZRANK', prefix .. state, id)
+        redis.call('ZREM', prefix .. state, id)
     end
+    return rank
+end
+
+local function leave_rest_to_duty(state, excess)
+    local before = redis.call('HGET', prefix .. 'meta', 'trim_' .. state)
+    if before and older_than(state, before) >= excess then
+        return -- that leaves fewer
+    end
+    local first = redis.call('ZRANGE', prefix .. state, excess, excess, 'WITHSCORES')
+    redis.call('HSET', prefix .. 'meta', 'trim_' .. state, int(tonumber(first[2])) .. ' ' .. first[1])
 end
 
 local function trim_to_count(state, count)
@@ -51,9 +63,7 @@ local function trim_rest(meta, state, limit)
     if not first then
         return 0
     end
-    local score, id = string.match(first, '^(%d+) (.+)$')
-    local excess = redis.call('ZRANK', prefix .. state, id)
-        or redis.call('ZCOUNT', prefix .. state, '-inf', '(' .. score)
+    local excess = older_than(state, first)
     if excess <= limit then
         redis.call('HDEL', prefix .. 'meta', 'trim_' .. state)
     end

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator import ActiveJob, JobCanceled, JobOptions, Queue, Sandbox, Worker, WrongState
+from orchestrator import ActiveJob, JobCanceled, JobOptions, Queue, Sandbox, Worker, WorkerEvent, WrongState
 from orchestrator.job import JobState
 from orchestrator.processors import Processor
 from tests.chaos.checks import LONG_S, Spawn, assert_completed_once, count, ledger

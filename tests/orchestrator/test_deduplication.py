@@ -222,6 +222,18 @@ async def test_the_newest_add_while_a_job_runs_comes_when_that_ends(scene: Scene
     await check_queue(scene.queue)
 
 
+async def test_who_replaces_a_delayed_holder_replaces_the_one_that_was_kept_back_too(scene: Scene) -> None:
+    both = Deduplication("k", replace=True, keep_last_if_active=True)
+    await add(scene, both, 0, id="a", attempts=2)
+    (claim,) = (await scene.claim()).claims
+    await add(scene, both, 1, id="b")
+    await scene.finish(claim, "failed", TRANSIENT, 50_000)
+    assert not (await add(scene, both, 2, id="c")).deduplicated
+    assert await drain(scene) == ["c"]
+    assert await scene.queue.get_job("b") is None
+    await check_queue(scene.queue)
+
+
 @pytest.mark.parametrize("end", ["failed", "canceled", "stall", "retried"])
 async def test_the_kept_one_comes_at_any_final_end_and_not_before(scene: Scene, end: str) -> None:
     await add(scene, KEEP_LAST, 0, id="a", attempts=2, max_stalled=0)

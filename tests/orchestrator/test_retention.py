@@ -52,6 +52,16 @@ async def test_jobs_that_end_later_are_no_part_of_what_a_count_left_to_the_duty(
     assert await kept(scene) == [*(f"more{number:03}" for number in range(29, -1, -1)), "last", "j029"]
 
 
+async def test_a_larger_count_does_not_forgive_what_a_smaller_one_left_to_the_duty(scene: Scene) -> None:
+    for number in range(60):
+        await scene.completed(f"j{number:03}")
+    await scene.completed("k", remove_on_complete=2)
+    await scene.completed("l", remove_on_complete=30)
+    while await scene.scripts.remove_expired(7):
+        pass
+    assert await kept(scene) == ["l", "k", "j059"]
+
+
 async def test_what_was_left_to_the_duty_is_found_when_its_first_kept_job_is_removed(scene: Scene) -> None:
     for number in range(30):
         await scene.completed(f"j{number:03}")
