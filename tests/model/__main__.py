@@ -33,7 +33,11 @@ def main() -> int:
                 if isinstance(answer, str):
                     print(answer)
                     return 1
-                transitions, rules, taken = transitions + answer.transitions, rules + answer.rules, taken + answer.branches
+                transitions, rules, taken = (
+                    transitions + answer.transitions,
+                    rules + answer.rules,
+                    taken + answer.branches,
+                )
             first += options.processes
             print(f"{transitions.total():>9,} transitions, {time.monotonic() - began:.0f} s", flush=True)
     report(transitions, rules, taken)

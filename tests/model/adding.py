@@ -2,10 +2,9 @@
 
 from orchestrator.errors import QueueFull
 from orchestrator.job import JobState
+from orchestrator.scripts import adding
 from tests.model.job import FINISHED, ModelJob
 from tests.model.state import State
-
-OUTBOX_MAX = 100_000
 
 Added = tuple[bool, JobState, int]
 
@@ -15,7 +14,7 @@ class Adding(State):
 
     def add_job(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
         before = self._added_before(token, job_id)
-        if before is None and len(self.journal.outbox) >= OUTBOX_MAX:
+        if before is None and len(self.journal.outbox) >= adding.OUTBOX_MAX:
             raise QueueFull
         return before or self._store(token, job_id, header, data)
 

@@ -49,7 +49,9 @@ class Invariants:
             for member in keys.get(key, {}):
                 places.setdefault(member[17:] if state in ("waiting", "delayed") else member, []).append(state)
         for job_id, record in records.items():
-            assert places.get(job_id) == [record["state"]], f"{job_id} says {record['state']}, is in {places.get(job_id)}"
+            assert places.get(job_id) == [record["state"]], (
+                f"{job_id} says {record['state']}, is in {places.get(job_id)}"
+            )
             assert f"job:{job_id}" in keys, f"{job_id} has no definition"
             assert "lease" in record or record["state"] != "active"
         for job_id in places.keys() - records.keys():
@@ -85,7 +87,9 @@ class Invariants:
             assert made <= started
             before = self._attempts.get(f"{job_id} {record['added']}")
             if before is not None and before[0] == run:
-                assert all(new >= old for new, old in zip(counts, before, strict=True)), f"{job_id}: {before} → {counts}"
+                assert all(new >= old for new, old in zip(counts, before, strict=True)), (
+                    f"{job_id}: {before} → {counts}"
+                )
             self._attempts[f"{job_id} {record['added']}"] = counts
 
     def _order(self, keys: dict[str, Any], records: dict[str, Any]) -> None:

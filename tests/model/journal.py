@@ -10,11 +10,12 @@ PROGRESS_TO_OUTBOX_MS = 500
 
 
 class Journal:
-    """All events in their order, and the outbox."""
+    """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one."""
 
     def __init__(self) -> None:
         self.events: list[ModelEvent] = []
-        self.outbox: list[tuple[ModelEvent, ModelJob]] = []
+        self.outbox: list[str] = []
+        self.new_for_outbox: list[tuple[ModelEvent, ModelJob]] = []
         self.notify = ""
 
     def queue_event(self, now: int, kind: str, **fields: Any) -> None:
@@ -42,7 +43,7 @@ class Journal:
             if now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS:
                 return
             job.told_at = now
-        self.outbox.append((event, job))
+        self.new_for_outbox.append((event, job))
 
 
 def json(text: str) -> Any:

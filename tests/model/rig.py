@@ -17,7 +17,7 @@ from tests.instruments.clock import EPOCH_MS, set_clock, with_set_clock
 from tests.model.invariants import Invariants
 from tests.model.job import ModelEvent
 from tests.model.reference import Reference
-from tests.model.snapshot import Reader, comparable, expected
+from tests.model.snapshot import Found, Reader, comparable, expected
 
 COPIES = 6
 """So many of the last calls may be sent again."""
@@ -64,7 +64,7 @@ class Rig:
         self._loop = asyncio.new_event_loop()
         self._reader = Reader(self.client, self.keys.prefix)
         self._invariants = Invariants()
-        self._events = self._outbox = 0
+        self._events = 0
         set_clock(self.client, self.keys.prefix, EPOCH_MS)
 
     def close(self) -> None:
@@ -104,13 +104,7 @@ class Rig:
         """Assert that the server holds what the model says, and that the invariants hold."""
         found = self._reader.read()
         self._learn_events(found.events)
-        told = [
-            {"id": event.id, "event": event.fields, "job": job.id, "data": job.data.decode()}
-            for event, job in self.model.journal.outbox[self._outbox :]
-        ]
-        self._outbox += len(told)
-        heard = [entry | {"event": msgspec.json.decode(entry["event"])} for entry in found.outbox]
-        assert heard == told, f"the outbox got {heard}, not {told}"
+        self._learn_outbox(found)
         self._compare(comparable(found.keys), expected(self.model))
         self._invariants.check(found, self.model.now, self.model.limits.rate)
 
@@ -133,6 +127,16 @@ class Rig:
         )
         for event, (entry_id, _) in zip(events, entries, strict=True):
             event.id = entry_id
+
+    def _learn_outbox(self, found: Found) -> None:
+        entries = self.model.journal.new_for_outbox
+        told = [(event.fields, job.id, job.data.decode()) for event, job in entries]
+        heard = [(msgspec.json.decode(fields["event"]), fields["job"], fields["data"]) for _, fields in found.outbox]
+        assert heard == told, f"the outbox got\n{heard}\nnot\n{told}"
+        assert [fields["id"] for _, fields in found.outbox] == [event.id for event, _ in entries]
+        self.model.journal.outbox += [entry_id for entry_id, _ in found.outbox]
+        entries.clear()
+        assert found.outbox_length == len(self.model.journal.outbox)
 
     def _compare(self, found: dict[str, Any], wanted: dict[str, Any]) -> None:
         if found == wanted:

@@ -41,16 +41,17 @@ local function new(name, after)
     local entries = redis.call('XRANGE', prefix .. name, after, '+')
     return #entries > 0 and entries or false
 end
-return cjson.encode({ found, new('events', ARGV[1]), new('outbox', ARGV[2]) })
+return cjson.encode({ found, new('events', ARGV[1]), new('outbox', ARGV[2]), redis.call('XLEN', prefix .. 'outbox') })
 """
 
 
 class Found(NamedTuple):
-    """Keys by name, the events and the outbox entries since the last time."""
+    """Keys by name, the events and the outbox entries since the last time, and how many are in the outbox."""
 
     keys: dict[str, Key]
     events: list[tuple[str, str]]
-    outbox: list[dict[str, str]]
+    outbox: list[tuple[str, dict[str, str]]]
+    outbox_length: int
 
 
 class Reader:
@@ -64,7 +65,7 @@ class Reader:
     def read(self, tail: int = TAIL) -> Found:
         """What is there now. Scores and ends are whole milliseconds."""
         text = self._script([f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail])
-        found, events, outbox = msgspec.json.decode(text)
+        found, events, outbox, length = msgspec.json.decode(text)
         if events:
             self._event_id = f"({events[-1][0]}"
         if outbox:
@@ -73,7 +74,8 @@ class Reader:
         return Found(
             keys,
             [(entry_id, fields[1]) for entry_id, fields in events or []],
-            [_pairs(fields) for _, fields in outbox or []],
+            [(entry_id, _pairs(fields)) for entry_id, fields in outbox or []],
+            length,
         )
 
 
@@ -149,7 +151,10 @@ def comparable(keys: dict[str, Key]) -> dict[str, Key]:
         kind, _, rest = name.partition(":")
         if kind == "log":
             entries = [entry.partition(" ") for entry in value[:-1]]
-            changed[name] = ([(entry_id, msgspec.json.decode(text)) for entry_id, _, text in entries], int(value[-1])), ends_at
+            changed[name] = (
+                ([(entry_id, msgspec.json.decode(text)) for entry_id, _, text in entries], int(value[-1])),
+                ends_at,
+            )
         elif kind == "gone" or (kind == "answer" and ":" in rest):
             changed[name] = msgspec.json.decode(value), ends_at
     return changed

@@ -119,5 +119,3 @@ class Steering(State):
         if job.state not in states:
             raise WrongState
         return job
-
-

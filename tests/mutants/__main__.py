@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: plants one fault after the other in a copy of the tree and sees whether the tests notice."""
+"""`python -m tests.mutants`: plants faults in copies of the tree, one at a time, and sees whether the tests notice."""
 
 import argparse
 import os
@@ -62,7 +62,9 @@ def main() -> int:
         print(f"the tests fail without any fault: {plain.by}")
         return 1
     survivors = [verdict for verdict in verdicts if not verdict.by]
-    print(f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} faults were noticed, {time.monotonic() - began:.0f} s")
+    print(
+        f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} faults were noticed, {time.monotonic() - began:.0f} s"
+    )
     return len(survivors) > MAY_SURVIVE
 
 
@@ -92,7 +94,9 @@ def judge(copies: "queue.SimpleQueue[Path]", mutant: Mutant | None) -> Verdict:
         copies.put(folder)
     verdict = Verdict(mutant, by, time.monotonic() - began)
     fault = f"{mutant.path}: {mutant.fault}" if mutant else "no fault at all"
-    print(f"{verdict.seconds:5.0f} s  {'noticed ' if by else 'SURVIVED' if mutant else 'fine    '}  {fault}", flush=True)
+    print(
+        f"{verdict.seconds:5.0f} s  {'noticed ' if by else 'SURVIVED' if mutant else 'fine    '}  {fault}", flush=True
+    )
     if by:
         print(f"                   by {by}", flush=True)
     return verdict

@@ -19,6 +19,10 @@ from tests.model.rig import Rig
 ran: Counter[str] = Counter()
 """How often each rule ran."""
 
+INTERVAL_MS = 1000
+picks = st.integers(0, 999)
+leases_ms = st.sampled_from([2000, 2000, 20_000])
+
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -80,6 +84,15 @@ class RuledMachine(RuleBasedStateMachine):
         """An id; most are those of jobs."""
         jobs = [*self.model.jobs]
         return jobs[pick % len(jobs)] if jobs and pick % 10 != 9 else "nobody"
+
+    def lane(self, lane: int) -> tuple[str, str, str]:
+        self.lane_calls[lane] += 1
+        return f"{self.lane_calls[lane]}-{lane}x", f"w:{lane}", "worker"
+
+
+def is_any_running(machine: RuledMachine) -> bool:
+    """For rules that do nothing while no job runs."""
+    return bool(machine.model.of("active"))
 
 
 @cache
