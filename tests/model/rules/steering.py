@@ -44,7 +44,7 @@ class SteeringRules(RuledMachine):
     def pause_or_resume(self, paused: bool) -> None:
         self.call("pause", self.token(), paused=paused)
 
-    @rule(1, limits=st.sampled_from([
+    @rule(2, limits=st.sampled_from([
         {"concurrency": 1}, {"concurrency": 2}, {"concurrency": 0}, {"concurrency": 0, "rate": (0, 0)},
         {"rate": (1, 1000)}, {"rate": (2, 1500)}, {"rate": (3, 5000)}, {"rate": (0, 0)}, {"limited_ms": 2000},
         {"limited_ms": 0}, {"concurrency": 0, "rate": (0, 0), "limited_ms": 0},

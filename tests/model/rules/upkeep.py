@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, is_any_running, leases_ms, rule
+from tests.model.reference import Reference
+from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, is_any_running, leases_ms, picks, rule
 
 BACK = (-60_000, -1000)
 ON = (1, 499, 500, 1000, 1001, 1500, 1500, 2000, 2000, 5000, 15_000, 30_001, 60_000, 60_001, 120_001, 86_400_000)
@@ -33,6 +34,13 @@ class UpkeepRules(RuledMachine):
     def advance_clock(self, ms: int) -> None:
         self.rig.move_clock(ms)
 
+    @rule(5, pick=picks, off_ms=st.sampled_from([0, -1, 1]))
+    def advance_clock_to_an_end(self, pick: int, off_ms: int) -> None:
+        """The very millisecond at which something ends or begins, or the one before or after it."""
+        ends = sorted({at for at in ends_in(self.model) if at > self.model.now + 1})
+        if ends:
+            self.rig.move_clock(ends[pick % len(ends)] + off_ms - self.model.now)
+
     @rule(1, ms=st.sampled_from(BACK))
     def set_clock_back(self, ms: int) -> None:
         self.rig.move_clock(ms)
@@ -50,10 +58,17 @@ class UpkeepRules(RuledMachine):
         self.call("create_group", "relay")
         self.call("acknowledge", "relay", self.model.journal.outbox[:6])
 
-    @rule(1, kinds=st.sampled_from(["", "", "completed progress", "added failed"]))
+    @rule(1, kinds=st.sampled_from(["", "completed progress", "progress", "added failed"]))
     def subscribe(self, kinds: str) -> None:
-        """What somebody wants to hear of all jobs; the subscriptions write it."""
-        self.model.journal.notify = kinds
-        self.rig.client.hset(self.rig.keys.meta, "notify", kinds) if kinds else self.rig.client.hdel(
-            self.rig.keys.meta, "notify"
-        )
+        self.listen(kinds)
+
+
+def ends_in(model: Reference) -> list[int]:
+    """All instants that something waits for, but those of mere memory, which are many."""
+    limits, memory = model.limits, model.memory
+    ends = [job.lease_ends_at for job in model.of("active")] + [job.due_at or 0 for job in model.of("delayed")]
+    for scores in (model.deadlines, *model.expires.values()):
+        ends += scores.values()
+    ends += [model.grace_until or 0, limits.limited_until or 0]
+    ends += [at + limits.rate[1] for at in limits.starts if limits.rate]
+    return ends + [entry[1] for entry in [*memory.tombstones.entries.values(), *memory.lanes.entries.values()]]

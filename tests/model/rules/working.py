@@ -64,6 +64,14 @@ class WorkingRules(RuledMachine):
             content = b'{"step":%d}' % number
             self.call("update_progress", job.id, job.lease or "", Report(number, name, content, preview))
 
+    @rule(2, when=is_any_running, pick=picks, gap_ms=st.sampled_from([250, 499, 500]))
+    def report_often(self, pick: int, gap_ms: int) -> None:
+        """So often that the relay need not hear each."""
+        self.listen("progress")
+        for _ in range(3):
+            self.report(pick, 1, "", b"")
+            self.rig.move_clock(gap_ms)
+
     @rule(2, when=is_any_running, pick=picks, step=st.integers(0, 1))
     def log(self, pick: int, step: int) -> None:
         if job := self.some(pick, "active"):
