@@ -41,6 +41,13 @@ class UpkeepRules(RuledMachine):
         if ends:
             self.rig.move_clock(ends[pick % len(ends)] + off_ms - self.model.now)
 
+    @rule(3, when=lambda self: any(self.model.expires.values()), pick=picks, off_ms=st.sampled_from([0, -1, 1]))
+    def scan_at_the_end_of_a_record(self, pick: int, off_ms: int) -> None:
+        ends = sorted({at for scores in self.model.expires.values() for at in scores.values() if at > self.model.now})
+        if ends:
+            self.rig.move_clock(ends[pick % len(ends)] + off_ms - self.model.now)
+        self.scan_expired(10)
+
     @rule(1, ms=st.sampled_from(BACK))
     def set_clock_back(self, ms: int) -> None:
         self.rig.move_clock(ms)
