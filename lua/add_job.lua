@@ -11,13 +11,15 @@
 --   data        JSON    one line, opaque
 --   outbox_max  number  entries of the outbox above which nothing is added
 -- Returns
---   {"added" | "duplicated", state, created_at}
+--   {"added" | "duplicated" | "deduplicated", state, created_at, id}: of the job that is there now
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue
---   QUEUE_FULL       the outbox is above its limit: nobody delivers
+--   GROUP_FULL       the group has as many waiting jobs as its max_waiting allows
+--   QUEUE_FULL       the outbox is above its limit (nobody delivers), max_waiting jobs are there, or it is obliterated
 -- Events
 --   added, or duplicated (of the queue) when another call made this id
--- include: read_meta, store_job
+--   deduplicated, removed (of the queue, where a job holds this one's deduplication key)
+-- include: read_meta, store_job, deduplicate, refuse_add
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data, outbox_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -26,13 +28,18 @@ if refusal then
     return refusal
 end
 
-local before = answer_again(token, id)
+local header = cjson.decode(header_json)
+local before = told_before(token, header) or answer_again(token, id)
 if before then
     return before
 end
-if redis.call('XLEN', prefix .. 'outbox') >= outbox_max then
-    return redis.error_reply('QUEUE_FULL the outbox holds ' .. int(outbox_max) .. ' undelivered events')
+local full = refuse_closing(meta) or refuse_outbox(outbox_max)
+if full then
+    return full
 end
-local reply = store_job(meta, token, id, header_json, data)
+local reply = deduplicate(meta, token, id, header_json, data, header)
+    or refuse_waiting(meta, 1)
+    or refuse_group(header.g, 1)
+    or store_job(meta, token, id, header_json, data, header)
 flush_counts(meta)
 return reply

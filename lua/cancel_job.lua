@@ -9,13 +9,14 @@
 --   id      text
 --   cancel  JSON    {by, reason}
 -- Returns
---   the job's state after the call
+--   the job as this call left it, as in get_jobs
 -- Errors
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE  the job has finished
 -- Events
 --   canceled | canceling; removed (of the queue) where only some are kept
--- include: read_meta, answer, find_job, promote_due, finish_job
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, job_answer, promote_due, finish_job, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel = ARGV[1], ARGV[2], ARGV[3]
 
@@ -23,7 +24,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = answered(token)
+local before = answered_job(token, id)
 if before then
     return before
 end
@@ -46,4 +47,4 @@ else
     return wrong_state(job, 'only a job that has not finished can be canceled')
 end
 flush_counts(meta)
-return answer(token, job.state)
+return answer_job(token, job)

@@ -20,10 +20,10 @@ local alive_ms = tonumber(ARGV[1])
 -- Of each priority the first has waited longest; so many priorities are looked at, the soonest first.
 local PRIORITIES = 16
 
-local function oldest_ms()
+local function oldest_ms(key)
     local oldest, after = -1, '-inf'
     for _ = 1, PRIORITIES do
-        local first = redis.call('ZRANGEBYSCORE', prefix .. 'wait', after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+        local first = redis.call('ZRANGEBYSCORE', prefix .. key, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
         if not first[1] then
             break
         end
@@ -41,6 +41,6 @@ return {
     meta.paused and 1 or 0,
     redis.call('ZCOUNT', prefix .. 'delayed', '-inf', int(now)),
     redis.call('ZCOUNT', prefix .. 'workers', int(now - alive_ms), '+inf'),
-    int(oldest_ms()),
+    int(math.max(oldest_ms('wait'), oldest_ms('grouped'))),
     redis.call('HGETALL', prefix .. 'totals'),
 }

@@ -14,7 +14,8 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   stalled, waiting, failed, canceled; removed (of the queue) where only some are kept
--- include: read_meta, recover_stalled
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, recover_stalled, count_up
 local _, _ = KEYS[1], KEYS[2]
 local lease_ms, interval_ms, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 

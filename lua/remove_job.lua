@@ -14,11 +14,12 @@
 --   WRONG_STATE  the job is running
 -- Events
 --   removed (of the queue)
--- include: read_meta, answer, find_job, promote_due, end_record
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, answer, find_job, remove_record, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
@@ -33,11 +34,6 @@ end
 if job.state == 'active' then
     return wrong_state(job, 'cancel it first')
 end
-if job.finished_at then
-    leave_state(id, job.state)
-else
-    leave_waiting(job)
-end
-end_record(job)
-emit_removed(job)
+remove_record(job)
+flush_counts(meta)
 return answer(token, 'removed')

@@ -2,45 +2,73 @@
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import (
+    BulkIncomplete,
+    DelayedError,
     InvalidOption,
     JobCanceled,
+    JobEnded,
+    JobFailed,
     JobNotFound,
+    JobWasCanceled,
     KargahError,
     LeaseLost,
     OutcomeUnknown,
     QueueFull,
+    RateLimitError,
+    RetryLater,
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
+    WaitingError,
     WrongState,
 )
 from orchestrator.events import Event
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
-from orchestrator.queue import Queue
-from orchestrator.worker import Worker
+from orchestrator.processors import Sandbox, SyncJob
+from orchestrator.queue import BulkJob, Queue
+from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
+from orchestrator.worker import ClaimedJob, Worker, WorkerEvent
 
 __all__ = [
     "ActiveJob",
     "Backoff",
+    "BulkIncomplete",
+    "BulkJob",
+    "ClaimedJob",
+    "Deduplication",
+    "DelayedError",
     "Event",
     "Hub",
     "InvalidOption",
     "Job",
     "JobCanceled",
+    "JobEnded",
+    "JobFailed",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
     "JobState",
+    "JobTemplate",
+    "JobWasCanceled",
     "KargahError",
     "KeepJobs",
     "LeaseLost",
     "OutcomeUnknown",
     "Queue",
     "QueueFull",
+    "RateLimitError",
+    "RepeatOptions",
+    "RetryLater",
+    "Sandbox",
     "StoreUnavailable",
+    "SyncJob",
     "TransientError",
     "UnrecoverableError",
+    "WaitingError",
     "Worker",
+    "WorkerEvent",
     "WrongState",
 ]

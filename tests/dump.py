@@ -50,7 +50,7 @@ def without(found: Dump, *names: str) -> Dump:
         if isinstance(value, dict):
             changed[key] = {each: kept for each, kept in value.items() if each != field}
         elif isinstance(value, list):
-            changed[key] = [member for member, _ in value]
+            changed[key] = sorted(member for member, _ in value)
     return changed
 
 

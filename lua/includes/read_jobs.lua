@@ -4,7 +4,7 @@ local function job_reply(job)
     header_of(job)
     local reply = { job.id, job.def, int(job.created_at) }
     for name in pairs(FIELD) do
-        local value = job.stored[name]
+        local value = job[name]
         if value ~= nil then
             reply[#reply + 1] = name
             reply[#reply + 1] = NUMBER[name] and int(value) or value
@@ -25,21 +25,32 @@ local function job_replies(ids)
     return replies
 end
 
--- The ids of a state, in BullMQ's order: what comes next first, what finished last first.
-local function ids_in(state, start, stop)
-    local ids = {}
-    if stop < start then
-        return ids
+-- Where the jobs of a state stand: the waiting ones without a group come before those with one.
+local function keys_of(state)
+    return state == 'waiting' and { 'wait', 'grouped' } or { state }
+end
+
+local function size_of(state)
+    local size = 0
+    for _, key in ipairs(keys_of(state)) do
+        size = size + redis.call('ZCARD', prefix .. key)
     end
-    if state == 'waiting' or state == 'delayed' then
-        local key = state == 'waiting' and 'wait' or state
-        for i, member in ipairs(redis.call('ZRANGE', prefix .. key, start, stop)) do
-            ids[i] = string.sub(member, 18)
+    return size
+end
+
+-- The ids of a state, in BullMQ's order: what comes next first, what finished last first.
+local function ids_in(state, start, count)
+    local ids = {}
+    local has_members = state == 'waiting' or state == 'delayed'
+    local is_finished = not has_members and state ~= 'active'
+    for _, key in ipairs(keys_of(state)) do
+        if #ids < count then
+            local stop = start + count - #ids - 1
+            for _, member in ipairs(redis.call(is_finished and 'ZREVRANGE' or 'ZRANGE', prefix .. key, start, stop)) do
+                ids[#ids + 1] = has_members and string.sub(member, 18) or member
+            end
+            start = math.max(start - redis.call('ZCARD', prefix .. key), 0)
         end
-    elseif state == 'active' then
-        ids = redis.call('ZRANGE', prefix .. state, start, stop)
-    else
-        ids = redis.call('ZREVRANGE', prefix .. state, start, stop)
     end
     return ids
 end

@@ -2,17 +2,17 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 from redis.exceptions import RedisError
 
-from orchestrator.attempt import Attempt
 from orchestrator.errors import KargahError
 from orchestrator.log import get_logger
 from orchestrator.presence import MAX_JOB_IDS, Info, WorkerRecord, check_info, host_facts
 from orchestrator.queue import Queue
 from orchestrator.scripts import end_tasks
+from orchestrator.worker.leases import Holding
 
 log = get_logger("worker")
 
@@ -32,16 +32,19 @@ class Registry:
         queue: Queue,
         worker_id: str,
         name: str,
-        concurrency: int,
-        attempts: Mapping[str, Attempt],
+        concurrency: Callable[[], int],
+        attempts: Mapping[str, Holding],
         info: Info | None = None,
     ) -> None:
         self._queue = queue
         self._attempts = attempts
+        self._concurrency = concurrency
         self._info = info
         self._is_failing = False
         self._told = check_info(info)
-        self._record = WorkerRecord(id=worker_id, name=name, queue=queue.name, concurrency=concurrency, **host_facts())
+        self._record = WorkerRecord(
+            id=worker_id, name=name, queue=queue.name, concurrency=concurrency(), **host_facts()
+        )
 
     @contextlib.asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
@@ -74,7 +77,11 @@ class Registry:
                 log.warning("worker.info_failed", worker=self._record.name, problem=problem)
         job_ids = [attempt.job.id for attempt in self._attempts.values()]
         return msgspec.structs.replace(
-            self._record, active=len(job_ids), job_ids=tuple(job_ids[:MAX_JOB_IDS]), info=self._told
+            self._record,
+            concurrency=self._concurrency(),
+            active=len(job_ids),
+            job_ids=tuple(job_ids[:MAX_JOB_IDS]),
+            info=self._told,
         )
 
     async def _leave(self) -> None:

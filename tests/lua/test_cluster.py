@@ -2,15 +2,12 @@
 
 import asyncio
 import contextlib
-import gc
 import itertools
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from redis.asyncio.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.exceptions import AskError, ResponseError, TryAgainError
 
@@ -23,9 +20,6 @@ from tests.dump import dump, timeless, without
 from tests.lua.scenarios import SCENARIOS, Scenario
 from tests.lua.scene import Scene
 from tests.servers import CLUSTER_KINDS, Server
-
-# redis-py's cluster client forgets to close connections to nodes whose slots have moved.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 on_clusters = pytest.mark.parametrize("server", CLUSTER_KINDS, indirect=True)
 
@@ -86,9 +80,6 @@ def nodes(runtime_folder: Path) -> Iterator[tuple[Server, Server]]:
     yield source, target
     for node in (source, target):
         node.stop()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture
@@ -97,7 +88,7 @@ async def move(nodes: tuple[Server, Server]) -> AsyncIterator[Move]:
     source, target = nodes
     first: Any = connect(source.url)
     second: Any = connect(target.url)
-    await first.execute_command("CLUSTER", "MEET", "127.0.0.1", target.port, target._bus_port)
+    await first.execute_command("CLUSTER", "MEET", "127.0.0.1", target.port, target.bus_port)
 
     async def met() -> bool:
         views = [await node.execute_command("CLUSTER", "INFO") for node in (first, second)]
@@ -113,7 +104,7 @@ async def move(nodes: tuple[Server, Server]) -> AsyncIterator[Move]:
 @pytest.fixture
 async def cluster(nodes: tuple[Server, Server], move: Move) -> AsyncIterator[Any]:
     """A client of both nodes."""
-    client = RedisCluster(host="127.0.0.1", port=nodes[0].port)
+    client = connect(f"redis+cluster://127.0.0.1:{nodes[0].port}")
     yield client
     await client.aclose()
 
