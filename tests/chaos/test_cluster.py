@@ -115,7 +115,7 @@ async def test_a_load_goes_on_when_the_master_of_its_queue_is_killed(
             master = await asyncio.to_thread(cluster.master_of, clustered.keys.meta)
             await asyncio.to_thread(master.kill)
             await load.until_added(len(load.ids) + 20)
-            master.start()  # not in a thread: with whose end the server would end, too
+            master.start()
             await asyncio.to_thread(cluster.wait_for_replicas)
         await adding
         again = await load.finish()
@@ -140,7 +140,7 @@ async def test_an_idle_worker_and_a_quiet_watcher_follow_a_failover(cluster: Ser
                 job = await other.add("paint")
             await until_completed(other, job.id, timeout_s=5)
         assert [event.type for event in await until_seen(watch, 3)] == ["added", "active", "completed"]
-    master.start()  # not in a thread: with whose end the server would end, too
+    master.start()
     await asyncio.to_thread(cluster.wait_for_replicas)
 
 
