@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from orchestrator import ActiveJob, Worker
+from orchestrator.keys import Keys
 from orchestrator.scripts import Scripts, connect
 from orchestrator.service import duties
 
@@ -67,12 +68,15 @@ def skew_clock(skew_s: int) -> None:
 
 async def work(options: argparse.Namespace) -> None:
     """Run a worker until this process is told to stop."""
-    client = connect(options.ledger or options.url)
+    client: Any = connect(options.ledger or options.url)
+    books = Scripts(client, Keys(options.queue))
+
+    async def note(job: ActiveJob, line: str) -> None:
+        await books.retrying("RPUSH", lambda: client.rpush(ledger_key(options.queue, job.id), f"{line} {job.lease}"))
 
     async def process(job: ActiveJob) -> str:
         wish = job.data_as(Work)
-        key = ledger_key(options.queue, job.id)
-        await client.rpush(key, f"start {job.lease}")
+        await note(job, "start")
         if wish.kill:
             os.kill(os.getpid(), signal.SIGKILL)
         if wish.fail_once and job.attempt == 1:
@@ -82,7 +86,7 @@ async def work(options: argparse.Namespace) -> None:
             await job.log("half way")
             await job.milestone("half")
         await asyncio.sleep(wish.ms / 1000)
-        await client.rpush(key, f"end {job.lease}")
+        await note(job, "end")
         return job.lease
 
     worker = Worker(
