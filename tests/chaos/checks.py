@@ -116,7 +116,8 @@ class Load:
         try:
             await wait_until(all_done, timeout_s)
         except BaseException:
-            print(f"{len(self.ids)} were added; there are {counts}")
+            failed = await self.queue.get_jobs([JobState.FAILED])
+            print(f"{len(self.ids)} were added; there are {counts}; {[(job.id, job.error) for job in failed]}")
             raise
         for worker in self._workers:
             worker.send_signal(signal.SIGTERM)
