@@ -22,6 +22,8 @@ from tests.chaos.checks import IS_FULL, Load, Spawn, count, size, until_complete
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.servers import CLUSTER_KINDS, Server, ServerCluster, require
+from tests.webhooks.rig import Rig
+from webhooks.relay import Relay
 
 GAP_S = ServerCluster.NODE_TIMEOUT_MS / 1000 + 3
 
@@ -82,6 +84,20 @@ async def test_every_part_of_a_queue_works_on_a_cluster(cluster: ServerCluster, 
     ]
     assert [event.type for event in seen if event.job == long.id] == ["added", "active", "canceling", "canceled"]
     await check_queue(clustered)
+
+
+async def test_webhooks_are_relayed_on_a_cluster(cluster: ServerCluster, clustered: Queue) -> None:
+    rig = Rig(clustered.client, cluster.url, clustered.name)
+    relay = rig.relay()
+    ids = [await rig.canceled_job() for _ in range(3)]
+    await wait_until(lambda: _relayed(relay, rig, 3))
+    assert [delivery.job for delivery in await rig.queued()] == ids
+    await relay.close()
+
+
+async def _relayed(relay: Relay, rig: Rig, deliveries: int) -> bool:
+    await relay.step()
+    return await rig.is_idle() and len(await rig.queued()) == deliveries
 
 
 async def until_seen(watch: Watch, events: int) -> list[Event]:

@@ -17,6 +17,7 @@ from tests.conftest import wait_until
 from tests.faultproxy import FaultProxy
 from tests.invariants import check_history, check_queue
 from tests.servers import KINDS, START_S, Server, free_port, require
+from tests.webhooks.rig import Rig
 
 RESUME_S = 5.0
 
@@ -162,3 +163,21 @@ async def test_an_idle_worker_and_an_idle_producer_follow(pair: Pair, proxy: Fau
                 return all(job is not None and job.state is JobState.COMPLETED for job in jobs)
 
             await wait_until(is_done, RESUME_S)
+
+
+async def test_a_relay_follows(pair: Pair, proxy: FaultProxy, queue_name: str) -> None:
+    async with Queue(queue_name, proxy.url) as queue:
+        rig = Rig(queue.client, proxy.url, queue_name)
+        stop = asyncio.Event()
+        relaying = asyncio.create_task(rig.relay().run(stop))
+        await rig.canceled_job()
+
+        async def are_queued(deliveries: int) -> bool:
+            return len(await rig.queued()) == deliveries
+
+        await wait_until(lambda: are_queued(1))
+        await asyncio.to_thread(pair.swap, proxy, held=True)
+        await rig.canceled_job()
+        await wait_until(lambda: are_queued(2), RESUME_S)
+        stop.set()
+        await relaying
