@@ -21,6 +21,8 @@ from tests.invariants import check_queue
 from tests.lua.scene import Scene
 
 SCAN_MS = 200
+LATE_MS = 20_000
+"""Far less than the clocks are wrong, far more than a busy machine takes to start a worker."""
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -139,10 +141,10 @@ async def test_workers_whose_clock_is_wrong_and_jumps_write_the_same_history(
             *(["delayed", "waiting", "active"] if number > 6 else []),
             "completed",
         ]
-        assert 500 <= active[0].at - added.at <= 2500
+        assert 500 <= active[0].at - added.at <= LATE_MS
         if number > 6:
             delayed = next(event for event in history if event.type == "delayed")
-            assert 300 <= active[1].at - delayed.at <= 1800
+            assert 300 <= active[1].at - delayed.at <= LATE_MS
     await check_queue(queue)
     assert len(await ledger(client, queue.name, "d0")) == 2
     assert await assert_completed_once(queue, "d0") == 1
