@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import lua
+from orchestrator.duties import BATCH
 from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.keys import new_token
 from orchestrator.queue import Queue
@@ -78,9 +79,9 @@ async def test_no_script_takes_long_in_a_very_large_queue(big: Queue) -> None:
         began = time.monotonic()
         await big.add("paint")
         adds.append(time.monotonic() - began)
-        await big.scripts.promote_jobs(100)
-        await big.scripts.remove_expired(100)
-        await big.scripts.move_stalled_to_wait(60_000, 100, 100)
+        await big.scripts.promote_jobs(BATCH)
+        await big.scripts.remove_expired(BATCH)
+        await big.scripts.move_stalled_to_wait(60_000, 100, BATCH)
         claims = (await big.scripts.move_to_active(new_token(), f"w:{number}", "w", 60_000, 1000, 10)).claims
         ends = [Finish(claim.job.id, claim.lease, "completed", b"1") for claim in claims[:9]]
         await big.scripts.move_to_finished(new_token(), f"v:{number}", "w", 60_000, 1000, 10, ends)

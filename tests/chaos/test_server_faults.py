@@ -83,14 +83,14 @@ async def test_a_server_that_loads_its_file_is_waited_for(mortal: Server, lastin
         return "done"
 
     pipeline = lasting.client.pipeline(transaction=False)
-    for number in range(4000):
+    for number in range(20_000):
         pipeline.set(f"filler:{number}", "x")
     await pipeline.execute()
     async with Worker(lasting.name, process, mortal.url):
         first = await lasting.add("paint")
         await until_completed(lasting, first.id)
         mortal.kill()
-        mortal.launch("--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024")
+        mortal.launch("--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024")
 
         async def is_loading() -> bool:
             try:
