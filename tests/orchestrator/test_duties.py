@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator import service
 from orchestrator.duties import (
+    BATCH,
     DueJobsPromoter,
     ExpiredRemover,
     FileSweeper,
@@ -70,7 +71,7 @@ async def test_all_duties_are_done_by_three_processes_at_once_without_doing_anyt
 
 
 async def test_a_full_batch_asks_for_another_step_at_once(scene: Scene) -> None:
-    for number in range(101):
+    for number in range(BATCH + 1):
         await scene.add(f"j{number}", delay_ms=1000)
     await scene.make_due()
     promoter = DueJobsPromoter(scene.queue)
