@@ -160,6 +160,7 @@ async def test_an_idle_worker_and_a_quiet_watcher_follow_a_failover(cluster: Ser
     await asyncio.to_thread(cluster.wait_for_replicas)
 
 
+@pytest.mark.skipif(not IS_FULL, reason="ten seconds; run by `make chaos`")
 async def test_a_master_that_falls_silent_is_left_for_its_replica(cluster: ServerCluster, clustered: Queue) -> None:
     """Its connections stay open, so only time tells."""
 

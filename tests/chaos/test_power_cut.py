@@ -16,7 +16,7 @@ from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.worker import Worker
-from tests.chaos.checks import Load, Spawn, size
+from tests.chaos.checks import IS_FULL, Load, Spawn, size
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.servers import Server
@@ -108,12 +108,12 @@ async def test_a_file_cut_at_any_byte_holds_a_consistent_queue(runtime_folder: P
         survivor.stop()
 
 
-@pytest.mark.parametrize("appendfsync", ["everysec", "always"])
+@pytest.mark.parametrize("appendfsync", ["everysec", "always"] if IS_FULL else ["everysec"])
 async def test_workers_and_the_server_are_killed_at_random_while_clients_add(
     runtime_folder: Path, queue_name: str, client: Client, url: str, spawn: Spawn, appendfsync: str
 ) -> None:
     draw = random.Random(11)
-    jobs, kills = size(300, 2000), size(16, 100)
+    jobs, kills = size(300, 2000), size(8, 100)
     folder = Path(tempfile.mkdtemp(dir=runtime_folder))
     server = Server("valkey", folder, *AOF, "--appendfsync", appendfsync)
     server.start()
