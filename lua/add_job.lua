@@ -29,7 +29,7 @@ if refusal then
 end
 
 local header = cjson.decode(header_json)
-local before = told_before(token, header) or answer_again(token, id)
+local before = header.dd and told_before(token, header) or answer_again(token, id)
 if before then
     return before
 end
@@ -37,7 +37,7 @@ local full = refuse_closing(meta) or refuse_outbox(outbox_max)
 if full then
     return full
 end
-local reply = deduplicate(meta, token, id, header_json, data, header)
+local reply = header.dd and deduplicate(meta, token, id, header_json, data, header)
     or refuse_waiting(meta, 1)
     or refuse_group(header.g, 1)
     or store_job(meta, token, id, header_json, data, header)

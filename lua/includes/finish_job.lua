@@ -53,7 +53,9 @@ local function finish_job(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
-    free_key(job)
+    if header_of(job).dd then
+        free_key(job)
+    end
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)

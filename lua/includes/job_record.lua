@@ -73,3 +73,9 @@ end
 local function priority_of(job)
     return job.priority or header_of(job).p or 0
 end
+
+local UNGROUPED = '*' -- the group of the jobs without a group, where the queue treats them as one
+
+local function group_of(job)
+    return job.ungrouped and UNGROUPED or header_of(job).g
+end

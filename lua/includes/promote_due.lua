@@ -37,6 +37,9 @@ local function promote_due(meta, limit)
     for _, member in ipairs(members) do
         promote_job(load_job(id_of(member)))
     end
+    if not meta.schedule_at or tonumber(meta.schedule_at) > now then
+        return expired + #members
+    end
     local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
     return expired + #members + (more and limit or run)
 end

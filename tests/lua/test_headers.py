@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
 USERS_ADD = {"add_job", "add_bulk", "upsert_job_scheduler"}
 FUNCTION = re.compile(r"^(?:local )?function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
-SHARED = re.compile(r"^local [\w,\s]+?\ndo$", re.MULTILINE)
+SHARED = re.compile(r"\bS\.")
+PASTING = re.compile(r"^local OF = \{.*?^\}$|^INCLUDES\.\w+ = function\(\)$", re.MULTILINE | re.DOTALL)
 BINDING = re.compile(r"^local ([\w, ]+) = (.*ARGV\[?.*)$", re.MULTILINE)
 
 
@@ -62,7 +63,7 @@ def header_of(name: str) -> Header:
 def reachable(name: str) -> str:
     """The code of a script and of those of its included functions that it can call."""
     code = "\n".join(line for line in lua.source(name).splitlines() if not line.startswith("--"))
-    code = SHARED.sub("do", code)
+    code = PASTING.sub("", SHARED.sub("", code))
     functions = {match[1]: match[0] for match in FUNCTION.finditer(code)}
     body = FUNCTION.sub("", code)
     found, todo = {"": body}, [body]
@@ -169,7 +170,7 @@ def test_nothing_but_scripts_runs_lua() -> None:
 def test_only_store_job_writes_a_definition() -> None:
     for name in lua.names():
         code = reachable(name)
-        elsewhere = re.sub(r"^(?:local )?function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
+        elsewhere = re.sub(r"^function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
         assert set(re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", elsewhere)) <= {"HMGET", "DEL"}, name
     assert "redis.call('HSET', prefix .. 'job:'" in reachable("add_job")
 
@@ -186,7 +187,7 @@ def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
     for name in lua.names():
         text = lua.source(name)
         assert "-- include:" not in text
-        functions = re.findall(r"^(?:local )?function (\w+)", text, re.MULTILINE)
+        functions = re.findall(r"^(?:local )?function (?:S\.)?(\w+)", text, re.MULTILINE)
         assert len(functions) == len(set(functions)), name
 
 
