@@ -7,7 +7,7 @@
 -- ARGV
 --   none
 -- Returns
---   {state, count, …}: waiting (of which prioritized), delayed, active, completed, failed, canceled
+--   {state, count, …}: waiting (of which prioritized), delayed, active, waiting-children, completed, failed, canceled
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -28,6 +28,7 @@ return {
     'prioritized', redis.call('ZCOUNT', prefix .. 'wait', '1', '+inf'),
     'delayed', redis.call('ZCARD', prefix .. 'delayed'),
     'active', redis.call('ZCARD', prefix .. 'active'),
+    'waiting-children', redis.call('ZCARD', prefix .. 'waiting_children'),
     'completed', live('completed'),
     'failed', live('failed'),
     'canceled', live('canceled'),

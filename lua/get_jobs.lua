@@ -9,7 +9,7 @@
 --   count   number  at most 100
 --   states  text    one or more
 -- Returns
---   {jobs, last event id}; waiting and delayed: next first; finished: newest first
+--   {jobs, last event id}; waiting and delayed: next first; waiting-children: longest first; finished: newest first
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- Reads a page over all states: the unfinished first (active, waiting, delayed), then the finished, newest first.
+-- Reads a page over all states: the unfinished first (active, waiting, delayed, waiting-children), then the finished,
+-- newest first.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -40,8 +41,8 @@ if refusal then
     return refusal
 end
 local ids, skipped = {}, start
-for _, state in ipairs({ 'active', 'waiting', 'delayed' }) do
-    local size = redis.call('ZCARD', prefix .. (state == 'waiting' and 'wait' or state))
+for _, state in ipairs({ 'active', 'waiting', 'delayed', 'waiting-children' }) do
+    local size = redis.call('ZCARD', prefix .. (SET_OF[state] or state))
     local stop = math.min(size, skipped + count - #ids) - 1
     for _, id in ipairs(ids_in(state, skipped, stop)) do
         ids[#ids + 1] = id

@@ -13,7 +13,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   stalled, waiting, failed, canceled; removed (of the queue) where only some are kept
+--   stalled, waiting, waiting-children, failed, canceled; of its parent: waiting, delayed, failed;
+--   removed (of the queue) where only some are kept
 -- include: read_meta, recover_stalled
 local _, _ = KEYS[1], KEYS[2]
 local lease_ms, interval_ms, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -17,7 +17,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   active; and of jobs that were due: waiting, stalled, failed, canceled; removed (of the queue)
+--   active; and of jobs that were due: waiting, waiting-children, stalled, failed, canceled; of its parent: waiting,
+--   delayed, failed; removed (of the queue)
 -- include: read_meta, take_next, lane
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]

@@ -14,7 +14,8 @@
 --   then five for each attempt:
 --   id           text
 --   lease        text    the token of its claim
---   outcome      text    completed | failed | canceled | returned (handed back, no attempt is used)
+--   outcome      text    completed | failed | canceled | returned (handed back) | waiting-children:
+--                        these two use no attempt
 --   content      JSON    the result; the error {kind, message, details}; or what stopped (canceled)
 --   pause_ms     number  of a failed one: before the next attempt; -1 = no further attempt
 -- Returns
@@ -22,7 +23,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   completed, failed, canceled, delayed, waiting; drained (of the queue); and those of move_to_active
+--   completed, failed, canceled, delayed, waiting, waiting-children; drained (of the queue);
+--   and those of move_to_active
 -- include: read_meta, lane, leave_active, take_next, finish_job
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
@@ -30,6 +32,11 @@ local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonum
 
 local function retry_later(job, error_json, pause_ms)
     new_sequence(job)
+    job.due_at = pause_ms > 0 and now + pause_ms or nil
+    if wait_for_children(job, 'active', ',"error":' .. error_json) then
+        save_job(job) -- and not before its pause is over
+        return
+    end
     if pause_ms > 0 then
         add_to_delayed(job, now + pause_ms)
         emit(job, 'delayed', ',"prev":"active","due_at":' .. int(job.due_at) .. ',"error":' .. error_json)
@@ -41,8 +48,10 @@ local function retry_later(job, error_json, pause_ms)
 end
 
 local function hand_back(job)
-    add_to_wait(job)
-    emit(job, 'waiting', ',"prev":"active"')
+    if not wait_for_children(job, 'active') then
+        add_to_wait(job)
+        emit(job, 'waiting', ',"prev":"active"')
+    end
     save_job(job)
 end
 
@@ -52,15 +61,18 @@ local function finish_attempt(id, lease, outcome, content, pause_ms)
         return 'LEASE_LOST'
     end
     leave_active(job)
-    if outcome ~= 'returned' then
+    if outcome ~= 'returned' and outcome ~= 'waiting-children' then
         job.made = (job.made or 0) + 1
     end
+    outcome, content = outcome_of_parent(job, outcome, content)
     if outcome == 'completed' then
         job.result, job.error = content, nil
         finish_job(job, 'completed', ',"started_at":' .. int(job.started_at))
     elseif job.cancel then
         cancel_finished(job, outcome == 'canceled' and content or '{}')
-    elseif outcome == 'returned' then
+    elseif outcome == 'child_failed' then
+        fail_finished(job, 'child', content)
+    elseif outcome == 'returned' or outcome == 'waiting-children' then
         hand_back(job)
     elseif outcome == 'canceled' then
         job.cancel = '{"by":"worker","reason":""}'

@@ -11,7 +11,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   waiting, failed; removed (of the queue) where only some are kept
+--   waiting, failed; of its parent: waiting, delayed, failed; removed (of the queue) where only some are kept
 -- include: read_meta, promote_due
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])

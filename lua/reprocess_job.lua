@@ -14,7 +14,7 @@
 --   WRONG_STATE  the job has not finished
 -- Events
 --   retried
--- include: read_meta, answer, find_job, add_to_wait, emit, end_record
+-- include: read_meta, answer, find_job, add_to_wait, emit, end_record, children
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -42,14 +42,23 @@ leave_state(id, job.state)
 for _, kind in ipairs({ 'job:', 'state:', 'log:', 'lines:' }) do
     redis.call('PERSIST', prefix .. kind .. id)
 end
+if job.children then
+    redis.call('PERSIST', prefix .. 'children:' .. id)
+end
 local prev = job.state
 job.run = job.run + 1
 for _, name in ipairs({ 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
-    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result' }) do
+    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result',
+    'failed_child', 'continued' }) do
     job[name] = nil
 end
 new_sequence(job)
-add_to_wait(job)
-emit(job, 'retried', ',"prev":"' .. prev .. '","state":"waiting"')
+if waits_for_children(job) then
+    park(job)
+else
+    add_to_wait(job)
+end
+emit(job, 'retried', ',"prev":"' .. prev .. '","state":"' .. job.state .. '"')
 save_job(job)
+tell_parent(job, await_again)
 return answer(token, job.state)

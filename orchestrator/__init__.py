@@ -3,6 +3,7 @@
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
 from orchestrator.errors import (
+    FlowRefused,
     InvalidOption,
     JobCanceled,
     JobNotFound,
@@ -13,11 +14,13 @@ from orchestrator.errors import (
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
+    WaitingChildrenError,
     WrongState,
 )
 from orchestrator.events import Event
+from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.hub import Hub
-from orchestrator.job import Job, JobOptions, JobState, KeepJobs
+from orchestrator.job import Job, JobOptions, JobState, KeepJobs, Parent
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 
@@ -25,6 +28,9 @@ __all__ = [
     "ActiveJob",
     "Backoff",
     "Event",
+    "FlowJob",
+    "FlowProducer",
+    "FlowRefused",
     "Hub",
     "InvalidOption",
     "Job",
@@ -36,11 +42,13 @@ __all__ = [
     "KeepJobs",
     "LeaseLost",
     "OutcomeUnknown",
+    "Parent",
     "Queue",
     "QueueFull",
     "StoreUnavailable",
     "TransientError",
     "UnrecoverableError",
+    "WaitingChildrenError",
     "Worker",
     "WrongState",
 ]

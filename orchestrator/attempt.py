@@ -9,7 +9,15 @@ import msgspec
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
-from orchestrator.errors import InvalidOption, JobCanceled, LeaseLost, ProcessorError, RetryLater, UnrecoverableError
+from orchestrator.errors import (
+    InvalidOption,
+    JobCanceled,
+    LeaseLost,
+    ProcessorError,
+    RetryLater,
+    UnrecoverableError,
+    WaitingChildrenError,
+)
 from orchestrator.job import JobError, clip, encode_json
 from orchestrator.log import get_logger
 from orchestrator.scripts import Finish
@@ -59,7 +67,7 @@ class Attempt:
         job = self.job
         duration_ms = round((time.monotonic() - self._began) * 1000)
         fields = {"kind": self._error.kind, "error": self._error.message} if self._error else {}
-        say = log.info if state == "completed" else log.warning
+        say = log.info if state in ("completed", "waiting-children") else log.warning
         attempt = f"{job.attempt}/{job.job.header.attempts}"
         say("job.finished", job=job.id, attempt=attempt, duration_ms=duration_ms, outcome=state.lower(), **fields)
 
@@ -113,6 +121,8 @@ class Attempt:
                 return self._end("returned", b"{}")
             case asyncio.CancelledError():  # from inside: handing back would start it again for ever
                 return self._failed(JobError("transient", "the processor was cancelled from inside"), self._pause_ms())
+            case WaitingChildrenError():
+                return self._end("waiting-children", b"{}")
             case RetryLater():
                 return self._failed(_error(problem), min(max(round(problem.delay_ms), 0), MAX_DELAY_MS))
             case UnrecoverableError():

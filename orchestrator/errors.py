@@ -7,6 +7,7 @@ KargahError
 ├── WrongState               the job is not in a state that allows the call
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
+├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
 ├── QueuePaused              manual claim on a paused queue
 ├── LayoutMismatch           the data in Redis were written by another major version
 ├── StartFailed              the service cannot start here; the message says what to do
@@ -20,6 +21,7 @@ KargahError
     ├── UnrecoverableError   never try again ("poison")
     ├── OutOfMemory          the device's memory did not suffice
     ├── AttemptTimeout       the attempt ran longer than `timeout_ms`
+    ├── WaitingChildrenError  go on when all children have ended; no attempt is used
     └── JobCanceled          the processor stopped because it was asked to
 """
 
@@ -60,6 +62,10 @@ class LeaseLost(KargahError):
 
 class QueueFull(KargahError):
     """The queue takes no more jobs for now; nothing was stored."""
+
+
+class FlowRefused(KargahError):
+    """The parent is missing or has finished, an id is taken, or the tree is too large; nothing was changed."""
 
 
 class QueuePaused(KargahError):
@@ -142,6 +148,20 @@ class AttemptTimeout(ProcessorError):
     """The attempt ran longer than its `timeout_ms`."""
 
     kind = "timeout"
+
+
+class WaitingChildrenError(ProcessorError):
+    """The job goes on when all its children have ended: it runs again, from the start, and no attempt is used.
+
+    With no child pending it goes back into the queue at its place.
+
+    Source: BullMQ's WaitingChildrenError.
+    """
+
+    kind = "waiting-children"
+
+    def __init__(self, message: str = "waits for its children", **details: Any) -> None:
+        super().__init__(message, **details)
 
 
 class JobCanceled(ProcessorError):

@@ -8,7 +8,7 @@ import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
 from orchestrator.errors import InvalidOption
-from orchestrator.keys import check_job_id
+from orchestrator.keys import check_job_id, check_queue_name
 
 T = TypeVar("T")
 
@@ -16,6 +16,7 @@ MAX_PRIORITY = 2**21 - 1
 MAX_ATTEMPTS = 100
 MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
+ON_FAILURE = ("fail_parent", "ignore", "remove", "continue_parent")
 
 EVENT_TYPES = frozenset(
     {
@@ -25,6 +26,7 @@ EVENT_TYPES = frozenset(
         "milestone",
         "delayed",
         "waiting",
+        "waiting-children",
         "stalled",
         "canceling",
         "completed",
@@ -79,6 +81,21 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
         return value
 
 
+class Parent(msgspec.Struct, frozen=True, array_like=True):
+    """The job that waits for this one."""
+
+    queue: str
+    id: str
+
+    def check(self) -> None:
+        """Raise `InvalidOption` unless both could be right."""
+        try:
+            check_queue_name(self.queue)
+            check_job_id(self.id)
+        except InvalidOption as problem:
+            raise InvalidOption(f"parent.{problem.field}", problem.problem) from None
+
+
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
@@ -94,6 +111,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
+    parent: an unfinished job that waits for this one, in this queue or one of the same tag; see `orchestrator.flows`.
+    on_failure: what this job's failure or cancellation means to its parent: "fail_parent" fails it at once, "ignore"
+        is noted and no more, "remove" is as if there had been no child, "continue_parent" lets it go on at once.
     """
 
     id: str | None = None
@@ -110,6 +130,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
+    parent: Parent | None = None
+    on_failure: str = "fail_parent"
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -127,6 +149,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_bool("has_files", self.has_files)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
+        check_parent(self.parent, self.on_failure)
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
         if backoff is not None:
             if not isinstance(backoff, Backoff):
@@ -151,6 +174,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            parent=self.parent,
+            on_failure=self.on_failure,
         )
 
 
@@ -176,6 +201,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    parent: Parent | None = msgspec.field(name="pa", default=None)
+    on_failure: str = msgspec.field(name="of", default="fail_parent")
+    children: int = msgspec.field(name="ch", default=0)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -222,12 +250,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     reason: str | None = None
     cancel: CancelRequest | None = None
+    pending_children: int | None = None
     duplicated: bool = False
 
     @property
     def name(self) -> str:
         """What kind of job it is."""
         return self.header.name
+
+    @property
+    def parent(self) -> Parent | None:
+        """The job that it was added as a child of."""
+        return self.header.parent
 
     @property
     def attempt_key(self) -> str:
@@ -280,6 +314,19 @@ def _refuse_nan(value: object) -> None:
     if isinstance(value, list | tuple | set | frozenset):
         for each in value:
             _refuse_nan(each)
+
+
+def check_parent(parent: Parent | None, on_failure: str) -> None:
+    """Raise `InvalidOption` unless `parent` is one, and `on_failure` a policy that has a parent to be about."""
+    if on_failure not in ON_FAILURE:
+        raise InvalidOption("on_failure", f"must be one of {', '.join(ON_FAILURE)}")
+    if parent is None:
+        if on_failure != "fail_parent":
+            raise InvalidOption("on_failure", "says something about a parent, and there is none")
+        return
+    if not isinstance(parent, Parent):
+        raise InvalidOption("parent", "must be a Parent")
+    parent.check()
 
 
 def check_text(field: str, value: object, max_chars: int) -> None:

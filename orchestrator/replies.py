@@ -73,6 +73,7 @@ def read_job(queue: str, reply: Sequence[bytes]) -> Job:
         error=None if error is None else msgspec.json.decode(error, type=JobError),
         reason=_text(record.get("reason")),
         cancel=read_cancel(cancel),
+        pending_children=_number(record.get("children")),
     )
 
 

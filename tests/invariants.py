@@ -1,4 +1,4 @@
-"""What holds of every queue at every instant (I1, I2, I4, I6, I7, I12 of shared/reliability.md)."""
+"""What holds of every queue at every instant (I1, I2, I4, I6, I7, I11, I12 of shared/reliability.md)."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ SETS = {
     "waiting": "wait",
     "delayed": "delayed",
     "active": "active",
+    "waiting-children": "waiting_children",
     "completed": "completed",
     "failed": "failed",
     "canceled": "canceled",
@@ -19,10 +20,14 @@ SETS = {
 FINISHED = ("completed", "failed", "canceled")
 NEXT = {
     None: {"added"},
-    "waiting": {"active", "canceled", "failed", "priority"},
-    "delayed": {"waiting", "canceled", "failed", "priority"},
-    "active": {"progress", "milestone", "delayed", "waiting", "stalled", "canceling", "priority", *FINISHED},
-    "stalled": {"waiting", "failed", "canceled"},
+    "waiting": {"active", "waiting-children", "canceled", "failed", "priority"},
+    "delayed": {"waiting", "waiting-children", "canceled", "failed", "priority"},
+    "waiting-children": {"waiting", "delayed", "canceled", "failed", "priority"},
+    "active": {
+        *("progress", "milestone", "delayed", "waiting", "waiting-children", "stalled", "canceling", "priority"),
+        *FINISHED,
+    },
+    "stalled": {"waiting", "waiting-children", "failed", "canceled"},
     "completed": {"retried"},
     "failed": {"retried"},
     "canceled": {"retried"},
@@ -47,9 +52,10 @@ async def check_queue(queue: Queue) -> Dump:
         assert ("l" in record) or states[0] != "active"
     for key in found:
         kind, _, job_id = key.partition(":")
-        if kind in ("job", "state", "log", "lines"):
+        if kind in ("job", "state", "log", "lines", "children"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
+    _check_children(found, due)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -99,7 +105,22 @@ def _check_order(found: Dump) -> None:
                 header = msgspec.json.decode(found[f"job:{member[17:]}"]["def"].partition("\n")[0])
                 assert score == int(record.get("p", header.get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
-        assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed")
+        assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed", "waiting-children")
+
+
+def _check_children(found: Dump, due: set[str]) -> None:
+    """A parent's record counts its children; one that does not run waits for them exactly while some are pending."""
+    for key, record in found.items():
+        kind, _, job_id = key.partition(":")
+        if kind != "state" or job_id in due:
+            continue
+        kinds = [known[0] for known in found.get(f"children:{job_id}", {}).values()]
+        assert [int(record.get(name, 0)) for name in ("ch", "cd", "ci")] == [kinds.count(each) for each in "pci"], (
+            job_id
+        )
+        waits = kinds.count("p") > 0 and "cn" not in record
+        if record["s"] in ("waiting", "delayed", "waiting-children"):
+            assert (record["s"] == "waiting-children") == waits, f"{job_id} is {record['s']} with {kinds}"
 
 
 async def _check_counts(queue: Queue, found: Dump, due: set[str]) -> None:

@@ -1,4 +1,4 @@
--- include: prefix, now, int, add_to_wait, emit, finish_job
+-- include: prefix, now, int, add_to_wait, leave_waiting, emit, finish_job
 -- Delayed jobs that are due become waiting; jobs that had to start by now fail.
 local TOO_LATE = '{"kind":"expired","message":"the job had not started when its expires_ms ran out"}'
 
@@ -10,17 +10,14 @@ local function promote_job(job)
     save_job(job)
 end
 
-local function leave_waiting(job)
-    redis.call('ZREM', prefix .. (job.state == 'delayed' and 'delayed' or 'wait'), wait_member(job))
-    redis.call('ZREM', prefix .. 'deadlines', job.id)
-end
-
 local function fail_expired(limit)
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'deadlines', '-inf', int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         local job = load_job(id)
-        leave_waiting(job)
-        fail_finished(job, 'expired', TOO_LATE)
+        if job and not job.finished_at then -- else it was the parent of one of these
+            leave_waiting(job)
+            fail_finished(job, 'expired', TOO_LATE)
+        end
     end
     return #ids
 end

@@ -25,6 +25,8 @@ local function job_replies(ids)
     return replies
 end
 
+local SET_OF = { waiting = 'wait', ['waiting-children'] = 'waiting_children' } -- else it is called like the state
+
 -- The ids of a state, in BullMQ's order: what comes next first, what finished last first.
 local function ids_in(state, start, stop)
     local ids = {}
@@ -32,12 +34,11 @@ local function ids_in(state, start, stop)
         return ids
     end
     if state == 'waiting' or state == 'delayed' then
-        local key = state == 'waiting' and 'wait' or state
-        for i, member in ipairs(redis.call('ZRANGE', prefix .. key, start, stop)) do
+        for i, member in ipairs(redis.call('ZRANGE', prefix .. (SET_OF[state] or state), start, stop)) do
             ids[i] = string.sub(member, 18)
         end
-    elseif state == 'active' then
-        ids = redis.call('ZRANGE', prefix .. state, start, stop)
+    elseif state == 'active' or state == 'waiting-children' then
+        ids = redis.call('ZRANGE', prefix .. (SET_OF[state] or state), start, stop)
     else
         ids = redis.call('ZREVRANGE', prefix .. state, start, stop)
     end

@@ -1,4 +1,4 @@
--- include: open_queue, answer, add_to_wait, emit, end_record
+-- include: open_queue, answer, add_to_wait, emit, end_record, children
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
 local function answer_again(token, id)
     local present = load_job(id)
@@ -29,7 +29,10 @@ local function store_job(meta, token, id, header_json, data)
         job.notify = table.concat(header.w, ' ')
     end
     new_sequence(job)
-    if header.d then
+    if header.ch then
+        job.children = header.ch
+        park(job)
+    elseif header.d then
         add_to_delayed(job, now + header.d)
     else
         add_to_wait(job)

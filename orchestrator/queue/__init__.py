@@ -2,6 +2,7 @@
 
 from orchestrator.queue.adding import Adding
 from orchestrator.queue.admin import Admin
+from orchestrator.queue.children import Children
 from orchestrator.queue.connection import QueueConnection
 from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
 from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
@@ -9,7 +10,7 @@ from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
 __all__ = ["MAX_EVENT_PAGE", "MAX_PAGE", "MAX_REASON_BYTES", "MAX_RECENT", "Queue", "QueueConnection", "Snapshot"]
 
 
-class Queue(Adding, Steering, Admin, Reading):
+class Queue(Adding, Steering, Admin, Children, Reading):
     """One queue. Safe to share between tasks; close it, or use it as an async context manager.
 
         async with Queue("paint", "redis://localhost") as queue:

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from orchestrator.errors import StoreUnavailable
-from orchestrator.job import MAX_DATA_BYTES, Job, JobOptions, JobState, encode_json
-from orchestrator.keys import new_job_id, new_token
+from orchestrator.errors import InvalidOption, StoreUnavailable
+from orchestrator.job import MAX_DATA_BYTES, Job, JobOptions, JobState, Parent, encode_json
+from orchestrator.keys import Keys, new_job_id, new_token
 from orchestrator.queue.reading import Reading
 
 AddScript: TypeAlias = Callable[[str, str, bytes, bytes], Awaitable[tuple[bool, JobState, int]]]
@@ -21,7 +21,8 @@ class Adding(Reading):
         """Store a job and queue it.
 
         The same id again (also after a lost answer) gives the job that is there, `duplicated` when another
-        call made it. Raises `InvalidOption` before anything is sent, `QueueFull` when the relay is far behind.
+        call made it. Raises `InvalidOption` before anything is sent, `QueueFull` when the relay is far behind,
+        `FlowRefused` when its parent cannot take it.
         """
         await self._register()
         return await self._store(self.scripts.add_job, name, data, opts or self._default_job_options)
@@ -37,6 +38,8 @@ class Adding(Reading):
 
     async def _store(self, script: AddScript, name: str, data: object, options: JobOptions) -> Job:
         header = options.header(name)
+        if header.parent is not None:
+            self._check_parent(header.parent)
         encoded = encode_json("data", data, MAX_DATA_BYTES)
         job_id = new_job_id() if options.id is None else options.id
         while True:
@@ -56,3 +59,7 @@ class Adding(Reading):
             priority=header.priority,
             due_at=created_at + header.delay_ms if header.delay_ms else None,
         )
+
+    def _check_parent(self, parent: Parent) -> None:
+        if Keys(parent.queue).tag != self.keys.tag:
+            raise InvalidOption("parent.queue", f"{parent.queue} has another tag than {self.name}")

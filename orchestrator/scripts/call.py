@@ -21,6 +21,7 @@ _ERRORS: dict[str, type[errors.KargahError]] = {
     "WRONG_STATE": errors.WrongState,
     "LEASE_LOST": errors.LeaseLost,
     "QUEUE_FULL": errors.QueueFull,
+    "FLOW_REFUSED": errors.FlowRefused,
     "LAYOUT_MISMATCH": errors.LayoutMismatch,
     "OOM": errors.StoreUnavailable,
     "MISCONF": errors.StoreUnavailable,

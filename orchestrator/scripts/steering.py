@@ -7,17 +7,17 @@ from orchestrator.scripts.call import ScriptCaller
 class SteeringScripts(ScriptCaller):
     """What an operator or a producer changes."""
 
-    async def cancel_job(self, token: str, job_id: str, cancel: bytes) -> JobState:
-        """Cancel, or ask the worker to."""
-        return JobState((await self._run("cancel_job", token, job_id, cancel)).decode())
+    async def cancel_job(self, token: str, job_id: str, cancel: bytes, *, whole: bool = True) -> JobState:
+        """Cancel, or ask the worker to; `whole`: with all below it."""
+        return JobState((await self._run("cancel_job", token, job_id, cancel, int(whole))).decode())
 
     async def reprocess_job(self, token: str, job_id: str) -> JobState:
         """Start a new run of a finished job."""
         return JobState((await self._run("reprocess_job", token, job_id)).decode())
 
-    async def remove_job(self, token: str, job_id: str) -> bool:
-        """Remove a job that does not run."""
-        return bool(await self._run("remove_job", token, job_id))
+    async def remove_job(self, token: str, job_id: str, *, whole: bool = True) -> bool:
+        """Remove a job that does not run; `whole`: with all below it."""
+        return bool(await self._run("remove_job", token, job_id, int(whole)))
 
     async def promote(self, token: str, job_id: str) -> JobState:
         """End a job's delay."""

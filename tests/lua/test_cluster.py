@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import re
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -205,4 +206,4 @@ async def evaluate(node: Any, scene: Scene, name: str, args: list[Any], *, askin
 
 
 def comparable(value: object, queue_name: str) -> str:
-    return timeless(value).replace(f"'{queue_name}'", "QUEUE")
+    return re.sub(rf"\b{queue_name}\b", "QUEUE", timeless(value))

@@ -12,8 +12,9 @@ from orchestrator.scripts import Scripts
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
-USERS_ADD = {"add_job"}
+USERS_ADD = {"add_job", "add_flow"}
 FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+NO_EVENTS = r"those of \w+|of jobs that were due|of (?:its|the) parent|where only some are kept"
 BINDING = re.compile(r"^local ([\w, ]+) = (.*ARGV\[?.*)$", re.MULTILINE)
 
 
@@ -132,7 +133,7 @@ def test_the_errors_in_the_header_are_those_the_script_can_answer(name: str) -> 
 @pytest.mark.parametrize("name", lua.names())
 def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> None:
     code = reachable(name)
-    emitted = set(re.findall(r"(?:emit|emit_queue_event|finish_job)\((?:job, )?'(\w+)'", code))
+    emitted = set(re.findall(r"(?:emit|emit_queue_event|finish_job|end_run)\((?:job, )?'([\w-]+)'", code))
     emitted |= {"paused", "resumed"} & emitted
     if "publish(added_text(" in code:
         emitted.add("added")
@@ -140,8 +141,8 @@ def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> No
     for other in re.findall(r"those of (\w+)", " ".join(lines)):
         lines = lines + header_of(other).sections["Events"]
     declared = words(
-        [re.sub(r"\([^)]*\)|those of \w+|of jobs that were due|where only some are kept", "", line) for line in lines],
-        r"\b[a-z]+\b",
+        [re.sub(rf"\([^)]*\)|{NO_EVENTS}", "", line) for line in lines],
+        r"\b[a-z]+(?:-[a-z]+)*\b",
     )
     assert declared - {"none", "and", "or", "when", "another", "call", "made", "this", "id"} == emitted
 
@@ -167,7 +168,9 @@ def test_nothing_but_scripts_runs_lua() -> None:
 def test_only_adding_writes_a_definition() -> None:
     for name in lua.names():
         writes = re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", reachable(name))
-        assert set(writes) <= {"HMGET", "DEL"} | ({"HSET"} if name in ("add_job", "fan_out") else set()), name
+        assert set(writes) <= {"HMGET", "DEL"} | ({"HSET"} if name in ("add_job", "add_flow", "fan_out") else set()), (
+            name
+        )
 
 
 def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:

@@ -165,6 +165,7 @@ async def test_pages_cover_every_job_of_every_state_once(scene: Scene) -> None:
     assert finished == sorted(finished, reverse=True)
     assert await scene.queue.get_counts() == {
         "waiting": 9, "prioritized": 8, "delayed": 9, "active": 5, "completed": 7, "failed": 7, "canceled": 0,
+        "waiting-children": 0,
     }  # fmt: skip
     paged = [job.id for start in (0, 3, 6) for job in await scene.queue.get_jobs([JobState.COMPLETED], start, 3)]
     assert paged == [f"done{number}" for number in range(6, -1, -1)]
