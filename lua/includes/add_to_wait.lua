@@ -15,7 +15,14 @@ local function new_sequence(job)
     job.sequence = header_of(job).l and MIDDLE - count or MIDDLE + count
 end
 
+local woken = {}
+
+-- Once a script is enough: no other command runs in between.
 local function wake_worker()
+    if woken[prefix] then
+        return
+    end
+    woken[prefix] = true
     if redis.call('HEXISTS', prefix .. 'meta', 'paused') == 0 then
         redis.call('ZADD', prefix .. 'marker', 0, '0')
     end

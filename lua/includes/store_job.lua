@@ -24,7 +24,8 @@ local function store_job(meta, token, id, header_json, data)
     leave_past(id)
     redis.call('HSET', prefix .. 'job:' .. id, 'def', header_json .. '\n' .. data, 'at', int(now))
     local job = { id = id, stored = {}, token = token, run = 1, seq = 1 }
-    local header = header_of(job)
+    local header = cjson.decode(header_json)
+    job.header, job.data, job.created_at = header, data, now
     if header.w then
         job.notify = table.concat(header.w, ' ')
     end
