@@ -49,7 +49,7 @@ local prev = job.state
 job.run = job.run + 1
 for _, name in ipairs({ 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
     'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result',
-    'failed_child', 'continued' }) do
+    'failed_child', 'continued', 'delay_after' }) do
     job[name] = nil
 end
 new_sequence(job)

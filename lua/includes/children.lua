@@ -37,10 +37,8 @@ end
 -- To its old place; a delay of its own counts from here.
 local function release_parent(job)
     redis.call('ZREM', prefix .. 'waiting_children', job.id)
-    local header, due_at = header_of(job), job.due_at
-    if not due_at and header.ch and header.d and job.run == 1 and not job.started then
-        due_at = now + header.d
-    end
+    local due_at = job.due_at or job.delay_after and now + job.delay_after
+    job.delay_after = nil
     if due_at and due_at > now then
         add_to_delayed(job, due_at)
         emit(job, 'delayed', ',"prev":"waiting-children","due_at":' .. int(due_at))

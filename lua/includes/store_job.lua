@@ -31,7 +31,7 @@ local function store_job(meta, token, id, header_json, data)
     end
     new_sequence(job)
     if header.ch then
-        job.children = header.ch
+        job.children, job.delay_after = header.ch, header.d
         park(job)
     elseif header.d then
         add_to_delayed(job, now + header.d)

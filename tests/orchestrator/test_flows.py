@@ -294,6 +294,20 @@ async def test_a_failure_goes_up_through_queues_of_one_tag(
 
 
 @on_all
+async def test_a_released_parent_wakes_the_workers_of_its_own_queue(
+    client: Client, flows: FlowProducer, queue_name: str
+) -> None:
+    parents, children = Queue(f"{{{queue_name}}}one", client), Scene(Queue(f"{{{queue_name}}}other", client))
+    await flows.add_bulk([job(parents.name, job(children.queue.name)) for _ in range(2)])
+    assert not await client.exists(parents.keys.marker), "nothing can start there yet"
+    one, other = (await children.claim(2)).claims
+    await children.finish(one)
+    assert await client.delete(parents.keys.marker) == 1
+    await children.finish(other)
+    assert await client.exists(parents.keys.marker)
+
+
+@on_all
 async def test_the_relay_hears_what_each_queue_itself_wants(
     client: Client, flows: FlowProducer, queue_name: str
 ) -> None:

@@ -139,6 +139,35 @@ async def test_a_parent_that_is_tried_again_waits_for_its_children_and_for_its_p
     assert (await claim(scene)).job.attempts_made == 1
 
 
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_delay_that_is_over_does_not_begin_again_for_a_child(scene: Scene, starts: bool) -> None:
+    await flow(scene, "first", root={"delay_ms": 60_000})
+    await scene.add("plain", delay_ms=60_000)
+    await scene.finish(await claim(scene))
+    await scene.make_due()
+    await scene.scripts.promote_jobs(10)
+    running = (await scene.claim(2)).claims if starts else []
+    for parent in ("root", "plain"):
+        await child(scene, f"of-{parent}", parent)
+    for each in running:
+        assert await scene.finish(each, "waiting-children") == "waiting-children"
+    await check_queue(scene.queue)
+    for each in (await scene.claim(2)).claims:
+        await scene.finish(each)
+    assert [await state_of(scene, parent) for parent in ("root", "plain")] == ["waiting", "waiting"]
+    await check_queue(scene.queue)
+
+
+async def test_a_pause_that_ended_while_a_parent_waited_costs_it_no_more(scene: Scene) -> None:
+    root = await scene.active("root", attempts=3)
+    await child(scene, "a")
+    await scene.finish(root, "failed", ERROR, 60_000)
+    await scene.client.hset(f"{scene.prefix}state:root", "u", 1)
+    await scene.finish(await claim(scene))
+    assert await state_of(scene, "root") == "waiting"
+    await check_queue(scene.queue)
+
+
 async def test_a_parent_whose_worker_is_lost_waits_for_its_children_first(scene: Scene) -> None:
     await scene.active("root")
     await child(scene, "a")
