@@ -56,7 +56,7 @@ end
 
 -- What an attempt of a parent comes to: it cannot complete before its children, nor after one that fails it.
 local function outcome_of_parent(job, outcome, content)
-    if job.failed_child and not job.cancel and outcome ~= 'canceled' then
+    if job.failed_child and outcome ~= 'canceled' then
         return 'child_failed', job.failed_child
     elseif outcome == 'completed' and waits_for_children(job) then
         return 'failed', PENDING_CHILDREN

@@ -247,12 +247,25 @@ async def test_a_running_parent_of_a_failed_child_fails_when_its_worker_is_lost(
     await check_queue(scene.queue)
 
 
-async def test_a_running_parent_of_a_failed_child_may_still_be_canceled(scene: Scene) -> None:
+@pytest.mark.parametrize("outcome", ["completed", "failed", "returned", "waiting-children", "canceled"])
+@pytest.mark.parametrize("is_pending", [True, False])
+async def test_a_running_parent_that_cannot_complete_is_canceled_when_it_was_to_be(
+    scene: Scene, outcome: str, is_pending: bool
+) -> None:
+    root = await scene.active("root")
+    await child(scene, "a")
+    if not is_pending:
+        await fail(scene)
+    await scene.queue.cancel("root", cancel_children=False)
+    assert await scene.finish(root, outcome, ERROR) == "canceled"
+    await check_queue(scene.queue)
+
+
+async def test_a_parent_stops_as_canceled_after_a_child_that_failed_it(scene: Scene) -> None:
     root = await scene.active("root")
     await child(scene, "a")
     await fail(scene)
-    await scene.queue.cancel("root")
-    assert await scene.finish(root, "failed", ERROR) == "canceled"
+    assert await scene.finish(root, "canceled", b"{}") == "canceled"
     await check_queue(scene.queue)
 
 

@@ -278,6 +278,17 @@ async def test_a_child_that_is_retried_while_its_parent_runs_or_is_done_is_not_w
     await check_queue(scene.queue)
 
 
+async def test_a_child_that_is_not_waited_for_cannot_fail_its_parent(scene: Scene) -> None:
+    await flow(scene, "a")
+    await scene.finish(await claim(scene))
+    root = await claim(scene)
+    await scene.queue.retry("a")
+    await scene.finish(await claim(scene), "failed", ERROR)
+    assert await scene.queue.get_dependencies_count("root") == (0, 0, 1, 0)
+    assert await scene.finish(root) == "completed"
+    await check_queue(scene.queue)
+
+
 async def test_a_delayed_parent_that_is_retried_waits_for_its_child_but_not_for_its_delay(scene: Scene) -> None:
     await flow(scene, "a", root={"delay_ms": 60_000})
     await scene.finish(await claim(scene), "failed", ERROR)
