@@ -18,7 +18,10 @@ class Claim(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """How an attempt ended. `outcome`: completed, failed, canceled or returned; `pause_ms` −1 = no further attempt."""
+    """How an attempt ended. `outcome`: completed, failed, canceled, returned or waiting-children.
+
+    pause_ms: before the next attempt; −1 = no further one.
+    """
 
     job_id: str
     lease: str

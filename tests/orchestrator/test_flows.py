@@ -16,13 +16,13 @@ from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.job import Job, JobOptions, JobState, Parent
 from orchestrator.keys import QUEUES_KEY
 from orchestrator.queue import Queue
-from orchestrator.scripts import Client, connect
+from orchestrator.scripts import Client, Finish, connect
 from orchestrator.scripts import flows as flow_scripts
 from orchestrator.worker import Worker
 from tests.dump import dump
 from tests.faultproxy import FaultProxy
 from tests.invariants import check_queue
-from tests.lua.scene import Scene, drain
+from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene, drain
 from tests.orchestrator.running import ended, run_one, types
 from tests.servers import Server
 
@@ -291,6 +291,23 @@ async def test_a_failure_goes_up_through_queues_of_one_tag(
     for scene in (one, other):
         assert [name for name in await dump(client, scene.prefix) if name.startswith(("job:", "children:"))] == []
         await check_queue(scene.queue)
+
+
+@on_all
+@pytest.mark.parametrize("outcome", ["completed", "failed"])
+async def test_an_end_that_is_told_twice_changes_the_parents_queue_once(
+    client: Client, flows: FlowProducer, queue_name: str, outcome: str
+) -> None:
+    parents, children = Queue(f"{{{queue_name}}}one", client), Scene(Queue(f"{{{queue_name}}}other", client))
+    await flows.add(job(parents.name, job(children.queue.name), job(children.queue.name)))
+    (claim,) = (await children.claim()).claims
+    end = Finish(claim.job.id, claim.lease, outcome, b'{"kind":"poison","message":"","details":{}}')
+    call = ("1-t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [end])
+    first = await children.scripts.move_to_finished(*call)
+    once = await dump(client, parents.keys.prefix)
+    assert await children.scripts.move_to_finished(*call) == first
+    assert await dump(client, parents.keys.prefix) == once
+    await check_queue(parents)
 
 
 @on_all

@@ -247,6 +247,19 @@ async def test_a_running_parent_of_a_failed_child_fails_when_its_worker_is_lost(
     await check_queue(scene.queue)
 
 
+async def test_a_running_parent_is_failed_by_the_first_of_its_children_that_failed(scene: Scene) -> None:
+    root = await scene.active("root")
+    for job_id in ("a", "b"):
+        await child(scene, job_id)
+        await fail(scene)
+    await scene.finish(root)
+    job = await get(scene, "root")
+    assert job.error is not None
+    assert job.error.details["job"] == "a"
+    assert await scene.queue.get_dependencies_count("root") == (0, 0, 2, 0)
+    await check_queue(scene.queue)
+
+
 @pytest.mark.parametrize("outcome", ["completed", "failed", "returned", "waiting-children", "canceled"])
 @pytest.mark.parametrize("is_pending", [True, False])
 async def test_a_running_parent_that_cannot_complete_is_canceled_when_it_was_to_be(
