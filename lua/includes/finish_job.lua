@@ -95,8 +95,8 @@ local function legacy_of(job)
     elseif job.state == 'failed' then
         return 'f', job.error
     end
-    local cancel = cjson.decode(job.cancel)
-    local message = cancel.reason ~= '' and 'canceled: ' .. cancel.reason or 'canceled'
+    local reason = cjson.decode(job.cancel).reason or ''
+    local message = reason ~= '' and 'canceled: ' .. reason or 'canceled'
     return 'f', '{"kind":"canceled","message":' .. cjson.encode(message) .. ',"details":{}}'
 end
 
