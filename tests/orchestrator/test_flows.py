@@ -311,6 +311,25 @@ async def test_an_end_that_is_told_twice_changes_the_parents_queue_once(
 
 
 @on_all
+@pytest.mark.parametrize("outcome", ["completed", "failed"])
+async def test_a_worker_goes_on_in_its_own_queue_after_an_end_that_changed_another(
+    client: Client, flows: FlowProducer, queue_name: str, outcome: str
+) -> None:
+    parents, children = Queue(f"{{{queue_name}}}one", client), Scene(Queue(f"{{{queue_name}}}other", client))
+    await flows.add(job(parents.name, job(parents.name, job(children.queue.name))))
+    await parents.add("paint", None, JobOptions(id="theirs"))
+    await children.add("mine")
+    (claim,) = (await children.claim()).claims
+    end = Finish(claim.job.id, claim.lease, outcome, b'{"kind":"poison","message":"","details":{}}')
+    claims = await children.scripts.move_to_finished("1-t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 1, [end])
+    assert claims.outcomes == [outcome]
+    assert [each.job.id for each in claims.claims] == ["mine"]
+    assert (await parents.get_counts())["waiting"] == (2 if outcome == "completed" else 1)
+    for queue in (parents, children.queue):
+        await check_queue(queue)
+
+
+@on_all
 async def test_a_released_parent_wakes_the_workers_of_its_own_queue(
     client: Client, flows: FlowProducer, queue_name: str
 ) -> None:
