@@ -343,6 +343,16 @@ async def test_a_waiting_parent_expires_like_any_job_that_has_not_started(scene:
     await check_queue(scene.queue)
 
 
+async def test_a_parent_that_expires_in_the_same_step_as_its_child_ends_once(scene: Scene) -> None:
+    await flow(scene, "a", expires_ms=1000, root={"expires_ms": 1000})
+    await scene.pass_deadlines()
+    assert await scene.scripts.promote_jobs(10) == 2
+    reasons = [(await get(scene, job_id)).reason for job_id in ("a", "root")]
+    assert reasons == ["expired", "child"]
+    assert types(await scene.queue.get_history("root")) == ["added", "failed"]
+    await check_queue(scene.queue)
+
+
 async def test_all_children_of_a_crowd_end_and_the_parent_runs_once(queue: Queue, url: str) -> None:
     runs: list[str] = []
 
