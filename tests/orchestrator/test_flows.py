@@ -330,6 +330,15 @@ async def test_a_worker_goes_on_in_its_own_queue_after_an_end_that_changed_anoth
 
 
 @on_all
+async def test_a_flow_wakes_the_workers_of_every_queue_in_which_something_can_start(
+    client: Client, flows: FlowProducer, queue_name: str
+) -> None:
+    root, *queues = [Queue(f"{{{queue_name}}}{name}", client) for name in ("root", "one", "other")]
+    await flows.add(job(root.name, *[job(queue.name) for queue in queues]))
+    assert [await client.exists(queue.keys.marker) for queue in (root, *queues)] == [0, 1, 1]
+
+
+@on_all
 async def test_a_released_parent_wakes_the_workers_of_its_own_queue(
     client: Client, flows: FlowProducer, queue_name: str
 ) -> None:

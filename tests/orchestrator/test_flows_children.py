@@ -162,7 +162,8 @@ async def test_a_pause_that_ended_while_a_parent_waited_costs_it_no_more(scene: 
     await scene.finish(root, "failed", ERROR, 60_000)
     await scene.client.hset(f"{scene.prefix}state:root", "u", 1)
     await scene.finish(await claim(scene))
-    assert await state_of(scene, "root") == "waiting"
+    history = types(await scene.queue.get_history("root"))
+    assert history == ["added", "active", "waiting-children", "waiting"]
     await check_queue(scene.queue)
 
 
