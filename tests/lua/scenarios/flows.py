@@ -227,7 +227,7 @@ async def _(scene: Scene) -> Call:
     await claim(scene)
     await scene.active("top")
     await child(scene, "b", "top")
-    await scene.end_leases()
+    await scene.client.zadd(f"{scene.prefix}active", {"root": 1, "a": 2, "top": 3}, xx=True)
     return call(LEASE_MS, INTERVAL_MS, 10)
 
 
