@@ -17,7 +17,7 @@ say = printf '\033[1m==> %s\033[0m\n' "$(1)"
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run install dev page test check lint format bench system-packages clean distclean
+.PHONY: help run install dev page test model mutants check lint format bench system-packages clean distclean
 
 help: ## This help
 	@echo "Kargah: text to image on your own machine."
@@ -44,6 +44,12 @@ test: dev page system-packages ## Set up and run the whole test suite
 
 check: lint test ## Format, lint, types, import contracts, Lua lint, tests
 
+model: dev ## Compare the scripts with the model, 100,000 random calls (minutes)
+	@$(BIN)/python -m tests.model $(MODEL_ARGS)
+
+mutants: dev ## Plant faults in copies of the scripts and count which ones the tests notice (minutes)
+	@$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
+
 lint: dev frontend/node_modules/.installed system-packages
 	@$(call say,Format and lint)
 	@$(BIN)/ruff format --check
@@ -59,6 +65,7 @@ lint: dev frontend/node_modules/.installed system-packages
 	@$(NPM) run types
 
 format: dev frontend/node_modules/.installed ## Format and sort what can be
+	@$(BIN)/python -m orchestrator.sync_writer
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 	@$(NPM) run format

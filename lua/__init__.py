@@ -3,8 +3,13 @@
 import re
 from functools import cache
 from importlib.resources import files
+from textwrap import fill
 
 _INCLUDE = re.compile(r"^-- include: (.+)$", re.MULTILINE)
+_DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+)(?=[(= ])", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+
+WIDTH = 120
 
 
 class IncludeError(Exception):
@@ -18,23 +23,54 @@ def names() -> list[str]:
 
 @cache
 def source(name: str) -> str:
-    """The text of script `name`, every include pasted once, where it is first asked for."""
-    return _expand(_read(f"{name}.lua"), [], set())
+    """The text of script `name`, before it every include that it needs, pasted once and after those it needs itself.
+
+    An include is a block of its own, and shares only the names that others use: Lua allows 200 locals at once.
+    """
+    script = _read(f"{name}.lua")
+    pasted: dict[str, str] = {}
+    _collect(script, [], pasted)
+    blocks = {include: _without_includes(text).strip() for include, text in pasted.items()}
+    body = _without_includes(script)
+    used = {include: set(_WORD.findall(text)) for include, text in blocks.items()} | {"": set(_WORD.findall(body))}
+    shared = [
+        _share(text, set().union(*(words for other, words in used.items() if other != include)))
+        for include, text in blocks.items()
+    ]
+    shebang, _, rest = body.partition("\n")
+    comment = re.match(r"(?:--.*\n|\n)*", rest)
+    end = comment.end() if comment else 0
+    return "\n".join([shebang, rest[:end].rstrip("\n"), *shared, rest[end:]])
 
 
-def _expand(text: str, path: list[str], pasted: set[str]) -> str:
-    def paste(line: re.Match[str]) -> str:
-        return "\n".join(part for part in map(include, line[1].split(", ")) if part)
+def _collect(text: str, path: list[str], pasted: dict[str, str]) -> None:
+    for line in _INCLUDE.findall(text):
+        for name in line.split(", "):
+            if name in path:
+                raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
+            if name not in pasted:
+                include = _read(f"includes/{name}.lua")
+                _collect(include, [*path, name], pasted)
+                pasted[name] = include
 
-    def include(name: str) -> str:
-        if name in path:
-            raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
-        if name in pasted:
-            return ""
-        pasted.add(name)
-        return _expand(_read(f"includes/{name}.lua"), [*path, name], pasted).rstrip()
 
-    return _INCLUDE.sub(paste, text)
+def _without_includes(text: str) -> str:
+    return _INCLUDE.sub("", text)
+
+
+def _share(text: str, wanted: set[str]) -> str:
+    """An include as a block; the names that others want are declared before it."""
+    shared: list[str] = []
+
+    def declare(line: re.Match[str]) -> str:
+        names = [name.strip() for name in line["names"].split(",")]
+        if wanted.isdisjoint(names):
+            return line[0]
+        shared.extend(names)
+        return f"{line['function'] or ''}{line['names']}"
+
+    block = f"do\n{_DECLARATION.sub(declare, text)}\nend"
+    return f"{fill('local ' + ', '.join(shared), WIDTH, subsequent_indent='    ')}\n{block}" if shared else block
 
 
 def _read(path: str) -> str:

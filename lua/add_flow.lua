@@ -17,34 +17,16 @@
 --   for each flow {"added" | "duplicated", created_at}; a flow whose root is there already is left as it is
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote one of the queues
---   QUEUE_FULL       an outbox is above its limit: nobody delivers
+--   GROUP_FULL       as of add_job, with room for all
+--   QUEUE_FULL       as of add_job, in any of the queues; max_waiting must have room for all
 --   FLOW_REFUSED     a job below a new root is there already; or the root's own parent cannot take it
 -- Events
 --   added, duplicated (of the queue: another call made a root), waiting-children (of a root's parent)
--- include: read_meta, store_job, link_child
+-- include: read_meta, store_job, link_child, refuse_add, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
-local metas, has_room, nodes = {}, {}, {}
-
-local function enter(queue)
-    enter_queue(queue)
-    if not metas[prefix] then
-        local meta, refusal = read_meta()
-        metas[prefix] = meta
-        return refusal
-    end
-end
-
-local function refuse_full(node)
-    if node.is_new and not has_room[prefix] then
-        if redis.call('XLEN', prefix .. 'outbox') >= outbox_max then
-            return redis.error_reply('QUEUE_FULL the outbox of queue ' .. node.queue .. ' holds ' .. int(outbox_max)
-                .. ' undelivered events')
-        end
-        has_room[prefix] = true
-    end
-end
+local nodes = {}
 
 local function is_known_root(node)
     local gone = tombstone_of(node.id)
@@ -52,12 +34,12 @@ local function is_known_root(node)
 end
 
 local function refuse_root(node)
-    local parent = parent_in(node.header_json)
+    local parent = node.header.pa
     local refusal = parent and refuse_stranger(parent, node.id)
     node.is_new = not is_known_root(node)
     node.above = parent
     if not refusal and parent and node.is_new then
-        refusal = refuse_parent(parent, 1)
+        refusal = refuse_parent(parent, 1, 1)
         node.level = levels_down_to(parent) + 1
     end
     return refusal
@@ -73,15 +55,54 @@ local function refuse_child(node)
     end
 end
 
+-- The new jobs of each queue: {queue = …, count = …, groups = {[group] = count}}, in order of appearance.
+local function places_needed()
+    local places, by_queue = {}, {}
+    for _, node in ipairs(nodes) do
+        local place = by_queue[node.queue]
+        if node.is_new and not place then
+            place = { queue = node.queue, count = 0, groups = {} }
+            by_queue[node.queue], places[#places + 1] = place, place
+        end
+        if node.is_new then
+            local gid = node.header.g
+            place.count = place.count + 1
+            if gid then
+                place.groups[gid] = (place.groups[gid] or 0) + 1
+            end
+        end
+    end
+    return places
+end
+
+local function refuse_places()
+    for _, place in ipairs(places_needed()) do
+        enter_queue(place.queue)
+        local meta = queue_meta()
+        local full = refuse_closing(meta) or refuse_outbox(outbox_max) or refuse_waiting(meta, place.count)
+        for gid, more in pairs(place.groups) do
+            full = full or refuse_group(gid, more)
+        end
+        if full then
+            return full
+        end
+    end
+end
+
 for i = 3, #ARGV, 5 do
     local node = { queue = ARGV[i], id = ARGV[i + 1], parent = tonumber(ARGV[i + 2]), header_json = ARGV[i + 3],
         data = ARGV[i + 4], level = 1, children = {} }
+    node.header = cjson.decode(node.header_json)
     nodes[#nodes + 1] = node
     local refuse = node.parent == 0 and refuse_root or refuse_child
-    local refusal = enter(node.queue) or refuse(node) or refuse_full(node)
+    local refusal = enter_queue(node.queue) or refuse(node)
     if refusal then
         return refusal
     end
+end
+local full = refuse_places()
+if full then
+    return full
 end
 
 local replies = {}
@@ -89,7 +110,7 @@ for _, node in ipairs(nodes) do
     enter_queue(node.queue)
     local reply
     if node.is_new then
-        reply = store_job(metas[prefix], token, node.id, node.header_json, node.data)
+        reply = store_job(queue_meta(), token, node.id, node.header_json, node.data, node.header)
     elseif node.parent == 0 then
         reply = answer_again(token, node.id)
     end
@@ -110,4 +131,5 @@ for _, node in ipairs(nodes) do
         redis.call('HSET', prefix .. 'children:' .. node.id, unpack(node.children))
     end
 end
+flush_counts()
 return replies

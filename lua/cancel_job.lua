@@ -11,14 +11,15 @@
 --   cancel  JSON    {by, reason}
 --   whole   flag    "1" = with its children, and theirs
 -- Returns
---   the job's state after the call
+--   the job as this call left it, as in get_jobs
 -- Errors
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE   the job has finished
 --   FLOW_REFUSED  too many jobs are below it
 -- Events
 --   canceled | canceling; of its parent: waiting, delayed, failed; removed (of the queue) where only some are kept
--- include: read_meta, answer, find_job, leave_waiting, finish_job, descendants
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, job_answer, leave_waiting, finish_job, descendants, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel, whole = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
@@ -35,11 +36,11 @@ local function cancel_one(job)
     end
 end
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = answered(token)
+local before = answered_job(token, id)
 if before then
     return before
 end
@@ -63,4 +64,8 @@ for _, member in ipairs(family) do
         in_queue(member.queue, cancel_one, member.job)
     end
 end
-return answer(token, job.state)
+flush_counts()
+if #family > 0 and not job.is_gone then
+    job = load_job(id) -- its children were counted down in it
+end
+return answer_job(token, job)

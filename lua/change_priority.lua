@@ -9,13 +9,13 @@
 --   id        text
 --   priority  number  0 to 2097151
 -- Returns
---   the job's state
+--   the job as this call left it, as in get_jobs
 -- Errors
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE  the job has finished
 -- Events
 --   priority
--- include: read_meta, answer, find_job, add_to_wait, emit
+-- include: read_meta, job_answer, add_to_wait, emit
 local _, _ = KEYS[1], KEYS[2]
 local token, id, priority = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -23,7 +23,7 @@ local _, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = answered(token)
+local before = answered_job(token, id)
 if before then
     return before
 end
@@ -35,7 +35,7 @@ if job.finished_at then
     return wrong_state(job, 'a finished job has no place in the queue')
 end
 if job.state == 'waiting' then
-    redis.call('ZREM', prefix .. 'wait', wait_member(job))
+    leave_wait(job)
     job.priority = priority
     new_sequence(job)
     add_to_wait(job)
@@ -44,4 +44,4 @@ else
 end
 emit(job, 'priority', ',"priority":' .. int(priority))
 save_job(job)
-return answer(token, job.state)
+return answer_job(token, job)

@@ -10,12 +10,13 @@
 --   header_json  JSON  orchestrator.job.Header
 --   data         JSON  one line, opaque
 -- Returns
---   {"added" | "duplicated", state, created_at}
+--   {"added" | "duplicated", state, created_at, id}
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue
+--   QUEUE_FULL       the queue is being obliterated
 -- Events
 --   added, or duplicated (of the queue)
--- include: read_meta, store_job
+-- include: read_meta, store_job, refuse_add
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -23,4 +24,6 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-return answer_again(token, id) or store_job(meta, token, id, header_json, data)
+local reply = answer_again(token, id) or refuse_closing(meta) or store_job(meta, token, id, header_json, data)
+flush_counts()
+return reply

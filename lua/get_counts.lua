@@ -7,7 +7,8 @@
 -- ARGV
 --   none
 -- Returns
---   {state, count, …}: waiting (of which prioritized), delayed, active, waiting-children, completed, failed, canceled
+--   {state, count, …}: waiting (of which prioritized, grouped), delayed, active, waiting-children, completed,
+--   failed, canceled
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -24,8 +25,10 @@ if refusal then
     return refusal
 end
 return {
-    'waiting', redis.call('ZCARD', prefix .. 'wait'),
-    'prioritized', redis.call('ZCOUNT', prefix .. 'wait', '1', '+inf'),
+    'waiting', redis.call('ZCARD', prefix .. 'wait') + redis.call('ZCARD', prefix .. 'grouped'),
+    'prioritized', redis.call('ZCOUNT', prefix .. 'wait', '1', '+inf')
+        + redis.call('ZCOUNT', prefix .. 'grouped', '1', '+inf'),
+    'grouped', redis.call('ZCARD', prefix .. 'grouped'),
     'delayed', redis.call('ZCARD', prefix .. 'delayed'),
     'active', redis.call('ZCARD', prefix .. 'active'),
     'waiting-children', redis.call('ZCARD', prefix .. 'waiting_children'),

@@ -9,7 +9,9 @@
 --   count   number  at most 100
 --   states  text    one or more
 -- Returns
---   {jobs, last event id}; waiting and delayed: next first; waiting-children: longest first; finished: newest first
+--   {jobs, last event id, looked}; waiting and delayed: next first; waiting-children: longest first; finished: newest
+--   first. A record that has ended is left out; looked is how many ids the fullest of the states had, so the next page
+--   begins at start + looked
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -22,10 +24,12 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local jobs = {}
+local jobs, looked = {}, 0
 for _, state in ipairs(states) do
-    for _, job in ipairs(job_replies(ids_in(state, start, start + count - 1))) do
+    local ids = ids_in(state, start, count)
+    for _, job in ipairs(job_replies(ids)) do
         jobs[#jobs + 1] = job
     end
+    looked = math.max(looked, #ids)
 end
-return { jobs, last_event_id(meta) }
+return { jobs, last_event_id(meta), looked }

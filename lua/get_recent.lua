@@ -9,7 +9,7 @@
 --   start  number  0 to 1000
 --   count  number  at most 100
 -- Returns
---   {jobs, last event id}
+--   {jobs, last event id, looked}: as of get_jobs
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -42,12 +42,10 @@ if refusal then
 end
 local ids, skipped = {}, start
 for _, state in ipairs({ 'active', 'waiting', 'delayed', 'waiting-children' }) do
-    local size = redis.call('ZCARD', prefix .. (SET_OF[state] or state))
-    local stop = math.min(size, skipped + count - #ids) - 1
-    for _, id in ipairs(ids_in(state, skipped, stop)) do
+    for _, id in ipairs(ids_in(state, skipped, count - #ids)) do
         ids[#ids + 1] = id
     end
-    skipped = math.max(skipped - size, 0)
+    skipped = math.max(skipped - size_of(state), 0)
 end
 if #ids < count then
     local finished = newest_finished(skipped + count - #ids)
@@ -55,4 +53,4 @@ if #ids < count then
         ids[#ids + 1] = finished[i][1]
     end
 end
-return { job_replies(ids), last_event_id(meta) }
+return { job_replies(ids), last_event_id(meta), #ids }

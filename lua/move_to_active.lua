@@ -11,18 +11,21 @@
 --   lease_ms     number  how long a claim holds without renewal
 --   interval_ms  number  how often this queue is looked after
 --   slots        number  how many jobs at most
+--   wishes       JSON    {limiter: [max, ms], warm: [key], patience_ms, batch: {min_size, linger_ms}}; "" = none
 -- Returns
---   {claims, sleep_ms}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
---   priority, started_at, cancel, error of the last attempt}; sleep_ms = -1: until woken
+--   {claims, sleep_ms, deaf}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
+--   priority, started_at, cancel, error of the last attempt, checkpoint}; sleep_ms = -1: until woken;
+--   deaf = "1": waking it before is of no use
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   active; and of jobs that were due: waiting, waiting-children, stalled, failed, canceled; of its parent: waiting,
---   delayed, failed; removed (of the queue)
--- include: read_meta, take_next, lane
+--   active; and of jobs that were due: added, waiting, waiting-children, stalled, failed, canceled; of their parents:
+--   waiting, delayed, failed; removed (of the queue)
+--   duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, take_next, lane, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
-local lease_ms, interval_ms, slots = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 local meta, refusal = read_meta()
 if refusal then
@@ -30,9 +33,10 @@ if refusal then
 end
 local before = lane_answer(lane, token, 0)
 if before then
-    return { still_held(before.claims), before.sleep_ms }
+    return { still_held(before.claims), before.sleep_ms, before.deaf }
 end
 
-local claims, sleep_ms = take_next(meta, token, worker, lease_ms, slots, interval_ms)
-remember_lane(lane, token, {}, claims, sleep_ms)
-return { claim_replies(claims), int(sleep_ms) }
+local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
+flush_counts()
+remember_lane(lane, token, {}, claims, sleep_ms, is_deaf)
+return { claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -8,13 +8,13 @@
 --   token  text    request token
 --   id     text
 -- Returns
---   the job's state after the call
+--   the job as this call left it, as in get_jobs
 -- Errors
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE  the job is not delayed
 -- Events
 --   waiting
--- include: read_meta, answer, find_job, promote_due
+-- include: read_meta, job_answer, promote_due
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -22,7 +22,7 @@ local _, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = answered(token)
+local before = answered_job(token, id)
 if before then
     return before
 end
@@ -34,4 +34,4 @@ if job.state ~= 'delayed' then
     return wrong_state(job, 'only a delayed job can be promoted')
 end
 promote_job(job)
-return answer(token, job.state)
+return answer_job(token, job)

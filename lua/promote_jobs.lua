@@ -1,23 +1,32 @@
 #!lua flags=allow-oom
--- A duty: delayed jobs that are due become waiting, and jobs that had to start by now fail. Bounded.
+-- Makes delayed jobs wait no longer, those that are due soonest first; their priorities stay. Bounded.
 --
 -- KEYS
 --   meta   hash    the queue's record
 --   none   -       never created
 -- ARGV
---   limit  number  jobs of each kind
+--   token  text    request token
+--   limit  number  jobs
 -- Returns
---   how many jobs were moved
+--   how many jobs were promoted
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   waiting, failed; of its parent: waiting, delayed, failed; removed (of the queue) where only some are kept
--- include: read_meta, promote_due
+--   waiting
+-- include: read_meta, answer, promote_due
 local _, _ = KEYS[1], KEYS[2]
-local limit = tonumber(ARGV[1])
+local token, limit = ARGV[1], tonumber(ARGV[2])
 
 local _, refusal = read_meta()
 if refusal then
     return refusal
 end
-return promote_due(limit)
+local before = answered(token)
+if before then
+    return before
+end
+local members = redis.call('ZRANGE', prefix .. 'delayed', 0, limit - 1)
+for _, member in ipairs(members) do
+    promote_job(load_job(id_of(member)))
+end
+return answer(token, int(#members))

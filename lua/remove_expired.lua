@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- A duty: takes finished jobs whose retention has ended out of the sets. Their keys are gone by TTL. Bounded.
+-- A duty: takes finished jobs whose retention has ended out of the sets: by age, their keys are gone by TTL; and by
+-- count, where a finish had too many to end. Bounded.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -12,11 +13,11 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   removed (of the queue)
--- include: read_meta, end_record
+-- include: read_meta, end_record, trim_state
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
@@ -29,6 +30,6 @@ for _, state in ipairs(FINISHED) do
             emit_removed({ id = id, state = state })
         end
     end
-    removed = removed + #ids
+    removed = removed + #ids + trim_rest(meta, state, limit)
 end
 return removed

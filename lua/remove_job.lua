@@ -16,11 +16,12 @@
 --   FLOW_REFUSED  too many jobs are below it
 -- Events
 --   removed (of the queue); of its parent: waiting, delayed
--- include: read_meta, answer, find_job, remove_record, descendants
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, answer, find_job, remove_record, descendants, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, whole = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local _, refusal = read_meta()
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
@@ -50,4 +51,5 @@ for _, member in ipairs(family) do
     in_queue(member.queue, take_out, member.job)
 end
 remove_record(job)
+flush_counts()
 return answer(token, 'removed')

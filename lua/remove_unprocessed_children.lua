@@ -14,7 +14,8 @@
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 -- Events
 --   removed (of the queue); of the parent: waiting, delayed
--- include: read_meta, answer, find_job, remove_record, descendants
+--   added, duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, answer, find_job, remove_record, descendants, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -61,4 +62,5 @@ end
 if #removable == 0 then
     more = '0'
 end
+flush_counts()
 return reply_of(answer(token, int(#removable) .. ' ' .. more))

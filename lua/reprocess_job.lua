@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one.
+-- Retries a finished job by hand: a new run with fresh attempts; the history keeps the old one. The checkpoint of one
+-- that did not complete stays: its steps are not done again.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -8,13 +9,13 @@
 --   token  text    request token
 --   id     text
 -- Returns
---   the job's state after the call
+--   the job as this call left it, as in get_jobs
 -- Errors
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE  the job has not finished
 -- Events
 --   retried
--- include: read_meta, answer, find_job, add_to_wait, emit, end_record, children
+-- include: read_meta, job_answer, retry_job
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -22,7 +23,7 @@ local _, refusal = read_meta()
 if refusal then
     return refusal
 end
-local before = answered(token)
+local before = answered_job(token, id)
 if before then
     return before
 end
@@ -33,32 +34,5 @@ end
 if not job.finished_at then
     return wrong_state(job, 'only a finished job can be retried')
 end
-
-local files = files_of(job)
-if files then
-    redis.call('ZADD', prefix .. 'sweep', int(now), files)
-end
-leave_state(id, job.state)
-for _, kind in ipairs({ 'job:', 'state:', 'log:', 'lines:' }) do
-    redis.call('PERSIST', prefix .. kind .. id)
-end
-if job.children then
-    redis.call('PERSIST', prefix .. 'children:' .. id)
-end
-local prev = job.state
-job.run = job.run + 1
-for _, name in ipairs({ 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
-    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'result',
-    'failed_child', 'continued', 'delay_after' }) do
-    job[name] = nil
-end
-new_sequence(job)
-if waits_for_children(job) then
-    park(job)
-else
-    add_to_wait(job)
-end
-emit(job, 'retried', ',"prev":"' .. prev .. '","state":"' .. job.state .. '"')
-save_job(job)
-tell_parent(job, await_again)
-return answer(token, job.state)
+retry_job(job)
+return answer_job(token, job)

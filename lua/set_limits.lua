@@ -10,6 +10,7 @@
 --   rate_max     number  starts in any window of rate_ms; "" = unchanged, 0 = no limit
 --   rate_ms      number  the window; "" with rate_max
 --   limited_ms   number  nothing starts for so long from now; "" = unchanged
+--   max_waiting  number  jobs that may wait or be delayed when one is added; "" = unchanged, 0 = no limit
 -- Returns
 --   "OK"
 -- Errors
@@ -19,6 +20,7 @@
 -- include: open_queue, answer, add_to_wait
 local _, _ = KEYS[1], KEYS[2]
 local token, concurrency, rate_max, rate_ms, limited_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local max_waiting = ARGV[6]
 
 local function set(field, value, is_set)
     if is_set then
@@ -46,6 +48,9 @@ if rate_max ~= '' then
 end
 if limited_ms ~= '' then
     set('limited_until', int(now + tonumber(limited_ms)), limited_ms ~= '0')
+end
+if max_waiting ~= '' then
+    set('max_waiting', max_waiting, max_waiting ~= '0')
 end
 wake_worker()
 return answer(token, 'OK')

@@ -2,31 +2,48 @@
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import (
+    BulkIncomplete,
+    DelayedError,
     FlowRefused,
     InvalidOption,
     JobCanceled,
+    JobEnded,
+    JobFailed,
     JobNotFound,
+    JobWasCanceled,
     KargahError,
     LeaseLost,
     OutcomeUnknown,
     QueueFull,
+    RateLimitError,
+    RetryLater,
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
     WaitingChildrenError,
+    WaitingError,
     WrongState,
 )
 from orchestrator.events import Event
 from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.hub import Hub
-from orchestrator.job import Job, JobOptions, JobState, KeepJobs, Parent
-from orchestrator.queue import Queue
-from orchestrator.worker import Worker
+from orchestrator.job import Job, JobOptions, JobState, KeepJobs
+from orchestrator.parent import Parent
+from orchestrator.processors import Sandbox, SyncJob
+from orchestrator.queue import BulkJob, Queue
+from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
+from orchestrator.worker import ClaimedJob, Worker, WorkerEvent
 
 __all__ = [
     "ActiveJob",
     "Backoff",
+    "BulkIncomplete",
+    "BulkJob",
+    "ClaimedJob",
+    "Deduplication",
+    "DelayedError",
     "Event",
     "FlowJob",
     "FlowProducer",
@@ -35,9 +52,14 @@ __all__ = [
     "InvalidOption",
     "Job",
     "JobCanceled",
+    "JobEnded",
+    "JobFailed",
     "JobNotFound",
     "JobOptions",
+    "JobScheduler",
     "JobState",
+    "JobTemplate",
+    "JobWasCanceled",
     "KargahError",
     "KeepJobs",
     "LeaseLost",
@@ -45,10 +67,17 @@ __all__ = [
     "Parent",
     "Queue",
     "QueueFull",
+    "RateLimitError",
+    "RepeatOptions",
+    "RetryLater",
+    "Sandbox",
     "StoreUnavailable",
+    "SyncJob",
     "TransientError",
     "UnrecoverableError",
     "WaitingChildrenError",
+    "WaitingError",
     "Worker",
+    "WorkerEvent",
     "WrongState",
 ]

@@ -41,6 +41,7 @@ class ActiveJob(Family):
         self._interval_s = progress_interval_ms / 1000
         self._sending = asyncio.Lock()
         self._number = 0
+        self._checkpoint: Any = claim.job.checkpoint
         self._pending: bytes | None = None
         self._reporter: asyncio.Task[None] | None = None
         self._sent_at = 0.0
@@ -87,6 +88,11 @@ class ActiveJob(Family):
         """The data, decoded and validated as `type_`."""
         return self.job.data_as(type_)
 
+    @property
+    def checkpoint_value(self) -> Any:
+        """What the newest `checkpoint` of this job stored, in this attempt or an earlier one; None before the first."""
+        return self._checkpoint
+
     # ── telling ──────────────────────────────────────────────────────────────────────────────────────
 
     def report_progress(self, value: Any) -> None:
@@ -108,6 +114,15 @@ class ActiveJob(Family):
     async def set_preview(self, picture: bytes, data: Any = None) -> None:
         """Show a preview picture (a few kB) and tell the milestone `preview_ready`. Raises `LeaseLost`."""
         await self._report("preview_ready", _encode("data", data), picture)
+
+    async def checkpoint(self, value: Any) -> None:
+        """Store how far this job has come, any JSON of at most 2 KiB: its next attempt begins with `checkpoint_value`.
+
+        Whatever ends this attempt: an error, a lost worker, or the wish to go on later. Raises `LeaseLost`.
+        """
+        content = _encode("checkpoint", value)
+        await self._send(lambda number: self._scripts.save_checkpoint(self.id, self.lease, number, content))
+        self._checkpoint = msgspec.json.decode(content)
 
     async def log(self, line: str) -> None:
         """Add a line to the job's own log. Raises `LeaseLost`."""

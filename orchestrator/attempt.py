@@ -5,44 +5,41 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from orchestrator.active_job import ActiveJob
-from orchestrator.backoff import MAX_DELAY_MS, Backoff
-from orchestrator.errors import (
-    InvalidOption,
-    JobCanceled,
-    LeaseLost,
-    ProcessorError,
-    RetryLater,
-    UnrecoverableError,
-    WaitingChildrenError,
-)
-from orchestrator.job import JobError, clip, encode_json
+from orchestrator.endings import Endings, error_of
+from orchestrator.errors import AttemptTimeout, JobCanceled, LeaseLost, ProcessorError, TransientError
 from orchestrator.log import get_logger
+from orchestrator.processors import NotStopped
 from orchestrator.scripts import Finish
+from orchestrator.telemetry import AttemptSpan
 
 log = get_logger("job")
 
-MAX_MESSAGE_BYTES = 1024
-MAX_DETAILS_BYTES = 1024
-MAX_RESULT_BYTES = 512 * 1024
-NO_MORE = -1
-
 
 class Attempt:
-    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did."""
+    """Runs `processor` for one job. `run` returns how it ended, and never raises for what the processor did.
 
-    def __init__(self, job: ActiveJob, processor: Callable[[ActiveJob], Awaitable[Any]], cancel_grace_ms: int) -> None:
+    leftover: after `run`, set where the processor could not be stopped; done when it has ended at last.
+    """
+
+    def __init__(
+        self,
+        job: ActiveJob,
+        processor: Callable[[ActiveJob], Awaitable[Any]],
+        cancel_grace_ms: int,
+        endings: Endings | None = None,
+    ) -> None:
         self.job = job
+        self._endings = endings or Endings()
         self._processor = processor
         self._grace_s = cancel_grace_ms / 1000
         self._timeout_s = job.job.header.timeout_ms / 1000
         self._handed_back = asyncio.Event()
         self._timed_out = False
         self._began = time.monotonic()
+        self._span = _span_of(job)
         self.task: asyncio.Task[Any] = asyncio.create_task(self._process(), name=f"job {self.job.id}")
-        self._error: JobError | None = None
+        self.leftover: asyncio.Future[Any] | None = None
 
     async def run(self) -> Finish:
         """Run the processor to its end, or to the point where it has to be stopped."""
@@ -52,7 +49,9 @@ class Attempt:
         finally:
             guard.cancel()
         await self._tell_the_rest()
-        return self._finish(self.task)
+        finish = await self._finish(self.task)
+        self._end_span(finish)
+        return finish
 
     def hand_back(self) -> None:
         """Stop, and give the job back without using up the attempt."""
@@ -62,17 +61,22 @@ class Attempt:
         """The lease is gone: stop, nothing will be recorded."""
         self.job.lost.set()
 
-    def log_end(self, state: str) -> None:
+    @property
+    def duration_ms(self) -> int:
+        """For how long it has run."""
+        return round((time.monotonic() - self._began) * 1000)
+
+    def log_end(self, finish: Finish, state: str) -> None:
         """The one line about this attempt."""
-        job = self.job
-        duration_ms = round((time.monotonic() - self._began) * 1000)
-        fields = {"kind": self._error.kind, "error": self._error.message} if self._error else {}
-        say = log.info if state in ("completed", "waiting-children") else log.warning
+        job, error = self.job, error_of(finish)
+        fields = {"kind": error.kind, "error": error.message} if error else {}
+        say = log.info if error is None and state != "LEASE_LOST" else log.warning
         attempt = f"{job.attempt}/{job.job.header.attempts}"
-        say("job.finished", job=job.id, attempt=attempt, duration_ms=duration_ms, outcome=state.lower(), **fields)
+        say("job.finished", job=job.id, attempt=attempt, duration_ms=self.duration_ms, outcome=state.lower(), **fields)
 
     async def _process(self) -> Any:
-        return await self._processor(self.job)
+        with self._span.current():
+            return await self._processor(self.job)
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,70 +109,39 @@ class Attempt:
 
     # ── how it ended ─────────────────────────────────────────────────────────────────────────────────
 
-    def _finish(self, task: asyncio.Task[Any]) -> Finish:
+    async def _finish(self, task: asyncio.Task[Any]) -> Finish:
+        job, endings = self.job, self._endings
         problem = asyncio.CancelledError() if task.cancelled() else task.exception()
+        still_running: dict[str, Any] = {}
+        if isinstance(problem, NotStopped):
+            self.leftover, still_running = problem.ended, {"stopped": False}
+            problem = asyncio.CancelledError()
         match problem:
             case None:
-                return self._completed(task.result())
-            case JobCanceled():
-                return self._end("canceled", _details(problem.details))
-            case _ if self.job.cancel_requested.is_set():
-                return self._end("canceled", b"{}")
+                return endings.completed(job, task.result())
+            case _ if job.cancel_requested.is_set():
+                return endings.canceled(job, JobCanceled("it goes on", **still_running) if still_running else problem)
             case asyncio.CancelledError() if self._timed_out:
-                message = f"the attempt took longer than its {self._timeout_s:g} s"
-                return self._failed(JobError("timeout", message), self._pause_ms())
-            case asyncio.CancelledError() if self._handed_back.is_set() or self.job.lost.is_set():
-                return self._end("returned", b"{}")
+                problem = AttemptTimeout(f"the attempt took longer than its {self._timeout_s:g} s", **still_running)
+            case asyncio.CancelledError() if self._handed_back.is_set() or job.lost.is_set():
+                return endings.returned(job)
             case asyncio.CancelledError():  # from inside: handing back would start it again for ever
-                return self._failed(JobError("transient", "the processor was cancelled from inside"), self._pause_ms())
-            case WaitingChildrenError():
-                return self._end("waiting-children", b"{}")
-            case RetryLater():
-                return self._failed(_error(problem), min(max(round(problem.delay_ms), 0), MAX_DELAY_MS))
-            case UnrecoverableError():
-                return self._failed(_error(problem), NO_MORE)
+                problem = TransientError("the processor was cancelled from inside")
+            case ProcessorError():
+                pass
             case Exception():
-                if not isinstance(problem, ProcessorError):
-                    log.debug("job.raised", job=self.job.id, problem=type(problem).__name__)
-                return self._failed(_error(problem), self._pause_ms())
+                log.debug("job.raised", job=job.id, problem=type(problem).__name__)
             case _:
                 raise problem
+        return await endings.raised(job, problem)
 
-    def _completed(self, result: Any) -> Finish:
-        try:
-            return self._end("completed", encode_json("result", result, MAX_RESULT_BYTES))
-        except InvalidOption as problem:
-            return self._failed(JobError("poison", clip(problem, MAX_MESSAGE_BYTES)), NO_MORE)
-
-    def _failed(self, error: JobError, pause_ms: int) -> Finish:
-        self._error = error
-        return self._end("failed", msgspec.json.encode(error), pause_ms)
-
-    def _end(self, outcome: str, content: bytes, pause_ms: int = NO_MORE) -> Finish:
-        return Finish(self.job.id, self.job.lease, outcome, content, pause_ms)
-
-    def _pause_ms(self) -> int:
-        backoff = self.job.job.header.backoff or Backoff("fixed", 0)
-        return backoff.pause_ms(self.job.attempts_made + 1)
+    def _end_span(self, finish: Finish) -> None:
+        problem = None if self.task.cancelled() else self.task.exception()
+        may_retry = finish.outcome == "failed" and finish.pause_ms >= 0
+        is_retried = may_retry and self.job.attempts_made + 1 < self.job.job.header.attempts
+        self._span.end("lost" if self.job.lost.is_set() else finish.outcome, problem, is_retried=is_retried)
 
 
-def _error(problem: BaseException) -> JobError:
-    message = clip(_text(problem) or type(problem).__name__, MAX_MESSAGE_BYTES)
-    if isinstance(problem, ProcessorError):
-        details: dict[str, Any] = msgspec.json.decode(_details(problem.details))
-        return JobError(problem.kind, message, details)
-    return JobError("transient", message, {"type": type(problem).__name__})
-
-
-def _text(problem: BaseException) -> str:
-    try:
-        return str(problem)
-    except Exception:  # its own __str__ is at fault
-        return ""
-
-
-def _details(details: dict[str, Any]) -> bytes:
-    try:
-        return encode_json("details", details, MAX_DETAILS_BYTES)
-    except InvalidOption:
-        return b"{}"
+def _span_of(job: ActiveJob) -> AttemptSpan:
+    facts = {"run": job.run, "attempt": job.attempt, "priority": job.job.priority}
+    return AttemptSpan(job.job.queue, job.name, job.id, job.job.header.trace_context, facts)

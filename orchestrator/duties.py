@@ -4,6 +4,7 @@ None needs a lease: a step is one atomic script that finds nothing when another 
 number of processes may do the same duty, and the death of one of them holds nobody up.
 """
 
+import asyncio
 from typing import Protocol
 
 from orchestrator.errors import InvalidOption
@@ -37,7 +38,7 @@ class DueJobsPromoter:
         self._queue = queue
 
     async def step(self) -> bool:
-        return await self._queue.scripts.promote_jobs(BATCH) >= BATCH
+        return await self._queue.scripts.move_due_jobs(BATCH) >= BATCH
 
 
 class StalledChecker:
@@ -64,6 +65,27 @@ class ExpiredRemover:
 
     async def step(self) -> bool:
         return await self._queue.scripts.remove_expired(BATCH) >= BATCH
+
+
+class ScheduleFiller:
+    """Computes the next slots of schedules by cron, which no script can: time zones and changing clocks."""
+
+    interval_s = 1.0
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def step(self) -> bool:
+        hungry = await self._queue.scripts.get_hungry_schedules(BATCH)
+        filled = 0
+        for schedule in hungry:
+            try:
+                slots = await asyncio.to_thread(schedule.repeat.slots_after, schedule.known_to)
+            except InvalidOption as problem:  # a time zone that only other machines know
+                log.warning("schedule.not_filled", schedule=schedule.id, problem=problem)
+                continue
+            filled += await self._queue.scripts.fill_schedule(schedule.id, schedule.version, slots)
+        return filled >= BATCH
 
 
 class FileSweeper:

@@ -8,6 +8,11 @@ KargahError
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
 ├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
+│   └── GroupFull            the group takes no more
+├── BulkIncomplete           of many jobs some were stored; says which
+├── JobEnded                 a job that was waited for has no result
+│   ├── JobFailed            it failed; has the reason and the error's kind and details
+│   └── JobWasCanceled       it was canceled; has who asked and why
 ├── QueuePaused              manual claim on a paused queue
 ├── LayoutMismatch           the data in Redis were written by another major version
 ├── StartFailed              the service cannot start here; the message says what to do
@@ -21,10 +26,15 @@ KargahError
     ├── UnrecoverableError   never try again ("poison")
     ├── OutOfMemory          the device's memory did not suffice
     ├── AttemptTimeout       the attempt ran longer than `timeout_ms`
-    ├── WaitingChildrenError  go on when all children have ended; no attempt is used
-    └── JobCanceled          the processor stopped because it was asked to
+    ├── JobCanceled          the processor stopped because it was asked to
+    └── StepError            no end: the job goes on later, and no attempt is counted
+        ├── DelayedError     … after a delay
+        ├── WaitingError     … from its old place among the waiting
+        ├── RateLimitError   … from its old place, once the whole queue may start jobs again
+        └── WaitingChildrenError … when all its children have ended
 """
 
+import math
 from typing import Any, ClassVar
 
 
@@ -66,6 +76,56 @@ class QueueFull(KargahError):
 
 class FlowRefused(KargahError):
     """The parent is missing or has finished, an id is taken, or the tree is too large; nothing was changed."""
+
+
+class BulkIncomplete(KargahError):
+    """A bulk that was not atomic stopped on the way; `__cause__` says why.
+
+    stored: the ids that were stored, a list for each chunk. unknown: those of the chunk whose answer did not come.
+    missing: those that were not stored. Adding the unknown and the missing ones again, under these ids, is safe.
+    """
+
+    def __init__(self, problem: Exception, stored: list[list[str]], unknown: list[str], missing: list[str]) -> None:
+        count = sum(map(len, stored))
+        super().__init__(f"{count} jobs were stored, {len(unknown)} may be, {len(missing)} were not: {problem}")
+        self.stored = stored
+        self.unknown = unknown
+        self.missing = missing
+
+
+class GroupFull(QueueFull):
+    """The group takes no more jobs for now; nothing was stored."""
+
+
+class JobEnded(KargahError):
+    """A job that was waited for ended without a result."""
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobFailed(JobEnded):
+    """A job that was waited for failed.
+
+    reason: error, timeout, expired or stalled. kind, problem, details: of its last error.
+    """
+
+    def __init__(self, job_id: str, reason: str, kind: str, problem: str, details: dict[str, Any]) -> None:
+        super().__init__(f"job {job_id} failed ({reason}): {problem}", job_id)
+        self.reason = reason
+        self.kind = kind
+        self.problem = problem
+        self.details = details
+
+
+class JobWasCanceled(JobEnded):
+    """A job that was waited for was canceled: `by` whom, and why (`reason`)."""
+
+    def __init__(self, job_id: str, by: str, reason: str) -> None:
+        super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""), job_id)
+        self.by = by
+        self.reason = reason
 
 
 class QueuePaused(KargahError):
@@ -150,21 +210,61 @@ class AttemptTimeout(ProcessorError):
     kind = "timeout"
 
 
-class WaitingChildrenError(ProcessorError):
-    """The job goes on when all its children have ended: it runs again, from the start, and no attempt is used.
-
-    With no child pending it goes back into the queue at its place.
-
-    Source: BullMQ's WaitingChildrenError.
-    """
-
-    kind = "waiting-children"
-
-    def __init__(self, message: str = "waits for its children", **details: Any) -> None:
-        super().__init__(message, **details)
-
-
 class JobCanceled(ProcessorError):
     """The processor stopped because the job was canceled; `details` may say at which step."""
 
     kind = "canceled"
+
+
+class StepError(ProcessorError):
+    """Raised when the job is to go on later, with its checkpoint: no end, and no attempt is counted.
+
+    A job that was canceled in the meantime ends as canceled instead.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or type(self).__name__)
+
+
+class DelayedError(StepError):
+    """Go on in `delay_ms` from now; the job is delayed until then and keeps its priority.
+
+    Source: BullMQ's DelayedError with moveToDelayed.
+    """
+
+    def __init__(self, delay_ms: float) -> None:
+        super().__init__(f"goes on in {delay_ms} ms")
+        self.delay_ms = _pause("delay_ms", delay_ms)
+
+
+class WaitingError(StepError):
+    """Go on as soon as a worker is free; the job gets back its old place.
+
+    Source: BullMQ's WaitingError with moveToWait.
+    """
+
+
+class RateLimitError(StepError):
+    """An outside API takes no more: nothing of this queue starts for `duration_ms`, and the job gets its place back.
+
+    Both in one step; 0 only gives the job back.
+
+    Source: BullMQ's RateLimitError with rateLimit.
+    """
+
+    def __init__(self, duration_ms: float = 0) -> None:
+        super().__init__(f"nothing starts for {duration_ms} ms")
+        self.duration_ms = _pause("duration_ms", duration_ms)
+
+
+class WaitingChildrenError(StepError):
+    """Go on when all children have ended: from the job's old place, at once where none is pending.
+
+    Source: BullMQ's WaitingChildrenError.
+    """
+
+
+def _pause(field: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise InvalidOption(field, "must be 0 or more milliseconds")
+    return value

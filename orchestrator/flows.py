@@ -9,9 +9,11 @@ import msgspec
 
 from orchestrator.children import MAX_DEPTH, MAX_JOBS, JobNode, read_flow
 from orchestrator.errors import InvalidOption
-from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, JobState, Parent, encode_json
+from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, JobState, encode_json
 from orchestrator.keys import QUEUES_KEY, Keys, check_queue_name, new_job_id, new_token
+from orchestrator.parent import Parent
 from orchestrator.scripts import DEADLINE_S, Client, FlowEntry, Scripts, connect
+from orchestrator.telemetry import adding
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -39,7 +41,7 @@ class FlowProducer:
     All queues of a flow lie in one slot: one queue, or queues of one tag (`{studio}paint` and `{studio}print`).
     A parent is `waiting-children` until all its children have ended, and then takes its old place in its queue.
 
-    default_job_options: by queue, for jobs without `opts`.
+    default_job_options: by queue, for what the jobs' own `opts` do not name.
 
     Source: BullMQ's FlowProducer.
     """
@@ -75,16 +77,19 @@ class FlowProducer:
 
         When there is a job of the root's id already, the flow is left as it is there, and its root is `duplicated`.
         Raises `InvalidOption` before anything is sent, `FlowRefused` when another of its ids is taken or the root's
-        own parent cannot take it, and `QueueFull` when a relay is far behind.
+        own parent cannot take it, and `QueueFull` when one of the queues has no room, or its relay is far behind.
         """
         (tree,) = await self.add_bulk([flow])
         return tree
 
     async def add_bulk(self, flows: Sequence[FlowJob]) -> list[JobNode]:
         """Store several flows, all or nothing; the limits are those of `add`, for all of them together."""
-        nodes = list(_checked(flows, self._defaults))
-        if not nodes:
+        if not flows:
             return []
+        with adding(str(getattr(flows[0], "queue", "")), "flow"):
+            return await self._add(list(_checked(flows, self._defaults)))
+
+    async def _add(self, nodes: "list[_Node]") -> list[JobNode]:
         scripts = self._scripts(nodes[0].queue)
         await self._register(scripts, {node.queue for node in nodes})
         entries = [FlowEntry(node.queue, node.id, node.parent, node.header_json(), node.data) for node in nodes]
@@ -171,7 +176,9 @@ def _node(
     if not isinstance(flow.children, Sequence):
         raise InvalidOption("children", "must be a list of FlowJobs")
     queue = check_queue_name(flow.queue)
-    options = flow.opts or defaults.get(queue) or JobOptions()
+    options = (flow.opts or JobOptions()).over(defaults.get(queue) or JobOptions())
+    if options.deduplication is not None:
+        raise InvalidOption("opts.deduplication", "does not go with flows, whose jobs wait for each other")
     if parent is not None:
         if options.parent is not None:
             raise InvalidOption("opts.parent", "is for a root only; the others have their place in the flow")

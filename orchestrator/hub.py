@@ -2,23 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 from redis.exceptions import RedisError
 
 from orchestrator.errors import KargahError
 from orchestrator.events import Event, id_key
+from orchestrator.keys import Keys
 from orchestrator.log import get_logger
-from orchestrator.queue import Queue
-from orchestrator.scripts import end_tasks
+from orchestrator.scripts import Client, end_tasks, listen
 
 log = get_logger("hub")
 
-POLL_S = 5.0
 RETRY_S = 0.5
-MAX_SILENT_POLLS = 2
 BACKFILL = 1000
 
 
@@ -26,11 +24,27 @@ class Lagged(KargahError):
     """The watcher fell behind, or events were trimmed while Redis was away: take a new snapshot."""
 
 
+class Source(Protocol):
+    """What a hub needs of a queue: `Queue`, which uses a hub itself."""
+
+    name: str
+    keys: Keys
+    client: Client
+
+    async def get_recent(self, start: int = 0, count: int = 50) -> tuple[list[Any], str]:
+        """Some jobs, and the newest event id."""
+        ...
+
+    async def events_after(self, last_id: str, count: int = 1000) -> list[Event] | None:
+        """The events after one that is still there."""
+        ...
+
+
 class Watch:
     """One watcher's events, in order, each once. Iterate it; `Lagged` ends it."""
 
     def __init__(self, job_id: str | None, maxsize: int) -> None:
-        self._job_id = job_id
+        self.job_id = job_id
         self._events: asyncio.Queue[Event | None] = asyncio.Queue(maxsize)
         self._last = (0, 0)
         self._is_lagged = False
@@ -55,7 +69,7 @@ class Watch:
                 return event
 
     def _offer(self, event: Event) -> None:
-        if self._is_lagged or (self._job_id is not None and event.job != self._job_id):
+        if self._is_lagged:
             return
         try:
             self._events.put_nowait(event)
@@ -75,9 +89,9 @@ class Hub:
     reach back far enough the watchers end with `Lagged`, which tells them to take a new snapshot.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Source) -> None:
         self._queue = queue
-        self._watches: set[Watch] = set()
+        self._watches: dict[str | None, set[Watch]] = {}  # by job; None: of the whole queue
         self._last_id: str | None = None
         self._subscribed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -89,8 +103,7 @@ class Hub:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for watch in self._watches:
-            watch._end()
+        self._end_all()
         if self._task is not None:
             await end_tasks(self._task)
 
@@ -101,12 +114,14 @@ class Hub:
         Take the snapshot inside, then `skip_to` its last id. A watcher more than `maxsize` events behind is ended.
         """
         watch = Watch(job_id, maxsize)
-        self._watches.add(watch)
+        self._watches.setdefault(job_id, set()).add(watch)
         try:
             await self._subscribed.wait()
             yield watch
         finally:
-            self._watches.discard(watch)
+            self._watches[job_id].discard(watch)
+            if not self._watches[job_id]:
+                del self._watches[job_id]
 
     async def _run(self) -> None:
         while True:
@@ -120,32 +135,25 @@ class Hub:
             await asyncio.sleep(RETRY_S)
 
     async def _listen(self) -> None:
-        async with self._queue.client.pubsub() as channel:
-            await channel.subscribe(self._queue.keys.live)
-            if await channel.get_message(timeout=POLL_S) is None:
-                raise TimeoutError("the subscription was not confirmed")
+        async with listen(self._queue.client, self._queue.keys.live) as listener:
             await self._fill_gap()
             self._subscribed.set()
-            silent = 0
-            while silent <= MAX_SILENT_POLLS:
-                message = await channel.get_message(timeout=POLL_S)
-                silent = silent + 1 if message is None else 0
-                if message is None:
-                    await channel.ping()
-                elif message["type"] == "message":
-                    self._hand_out(Event.decode_entry(message["data"]))
-            raise TimeoutError("the connection is silent")
+            while True:
+                message = await listener.next_message()
+                if message is None:  # nothing happened, or it was lost between the nodes of a cluster
+                    await self._fill_gap()
+                else:
+                    self._hand_out(Event.decode_entry(message))
 
     async def _fill_gap(self) -> None:
-        """Hand out what happened between the last event of the old connection and the first of the new one."""
+        """Hand out what happened since the last event that came."""
         if self._last_id is None:
             _, self._last_id = await self._queue.get_recent(0, 1)
             return
         while True:
             events = await self._queue.events_after(self._last_id, BACKFILL)
             if events is None:
-                for watch in self._waiting():
-                    watch._end()
+                self._end_all()
                 _, self._last_id = await self._queue.get_recent(0, 1)
                 return
             for event in events:
@@ -156,8 +164,11 @@ class Hub:
     def _hand_out(self, event: Event) -> None:
         if self._last_id is None or id_key(event.id) > id_key(self._last_id):
             self._last_id = event.id
-        for watch in self._waiting():
-            watch._offer(event)
+        for concerned in {event.job, None}:
+            for watch in tuple(self._watches.get(concerned, ())):
+                watch._offer(event)
 
-    def _waiting(self) -> Iterator[Watch]:
-        return iter(tuple(self._watches))
+    def _end_all(self) -> None:
+        for watches in tuple(self._watches.values()):
+            for watch in tuple(watches):
+                watch._end()

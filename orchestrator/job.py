@@ -7,16 +7,21 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS, Backoff
+from orchestrator.deduplication import Deduplication
 from orchestrator.errors import InvalidOption
-from orchestrator.keys import check_job_id, check_queue_name
+from orchestrator.given import RemembersGiven, given
+from orchestrator.keys import check_group_id, check_job_id
+from orchestrator.parent import Parent, check_parent
+from orchestrator.telemetry import trace_context
 
 T = TypeVar("T")
 
 MAX_PRIORITY = 2**21 - 1
+KEEP_ALL = -1
 MAX_ATTEMPTS = 100
 MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
-ON_FAILURE = ("fail_parent", "ignore", "remove", "continue_parent")
+MAX_AFFINITY_CHARS = 256
 
 EVENT_TYPES = frozenset(
     {
@@ -24,6 +29,7 @@ EVENT_TYPES = frozenset(
         "active",
         "progress",
         "milestone",
+        "checkpoint",
         "delayed",
         "waiting",
         "waiting-children",
@@ -57,7 +63,7 @@ class JobState(StrEnum):
 
 
 class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How long finished jobs are kept: at most `count` of them, each at most `age_s` seconds.
+    """How long finished jobs are kept: at most `count` of them, each at most `age_s` seconds; without both, for ever.
 
     Source: BullMQ's KeepJobs; here the age is a real TTL and holds even in an idle queue.
     """
@@ -66,10 +72,15 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int | None = None
 
     @classmethod
-    def of(cls, value: "bool | int | KeepJobs", field: str) -> "KeepJobs":
-        """BullMQ's short forms: True = keep none, False = keep all, n = keep the n newest."""
+    def of(cls, value: "bool | int | KeepJobs | None", field: str) -> "KeepJobs":
+        """BullMQ's short forms: True = keep none, False = keep all, n = keep the n newest; None = nothing is said.
+
+        The answer's `count` is −1 where all are to be kept, and None where nothing was said.
+        """
+        if value is None:
+            return cls()
         if isinstance(value, bool):
-            return cls(count=0) if value else cls()
+            return cls(count=0 if value else KEEP_ALL)
         if isinstance(value, int):
             value = cls(count=value)
         if not isinstance(value, cls):
@@ -78,25 +89,10 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
             check_int(f"{field}.age_s", value.age_s, 0, MAX_DELAY_MS // 1000)
         if value.count is not None:
             check_int(f"{field}.count", value.count, 0, 10_000_000)
-        return value
+        return cls(count=KEEP_ALL) if value == cls() else value
 
 
-class Parent(msgspec.Struct, frozen=True, array_like=True):
-    """The job that waits for this one."""
-
-    queue: str
-    id: str
-
-    def check(self) -> None:
-        """Raise `InvalidOption` unless both could be right."""
-        try:
-            check_queue_name(self.queue)
-            check_job_id(self.id)
-        except InvalidOption as problem:
-            raise InvalidOption(f"parent.{problem.field}", problem.problem) from None
-
-
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
@@ -107,10 +103,16 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: how long one attempt may run; 0 = no limit.
     expires_ms: it fails (reason "expired") unless it has started by then; 0 = never.
     max_stalled: how often its worker may be lost before it fails (reason "stalled").
-    remove_on_complete, remove_on_fail: True, False, a count, or `KeepJobs`.
+    remove_on_complete, remove_on_fail: True, False, a count, or `KeepJobs`; None = as the worker says, else False.
     keep_logs: how many of its own log lines are kept.
     notify: event types that go to the outbox, for the relay; see `orchestrator.events`.
     has_files: its result may lie in the storage, and goes when the job goes.
+    group: whose job it is: groups share the workers by weight and cost.
+    cost: what the job is expected to cost, in any unit that all jobs of the queue share; 0.001 to 1,000,000.
+    batch_key: jobs of one key may be run together by a worker that takes batches.
+    affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
+    telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
+    deduplication: which jobs count as the same one; see `Deduplication`.
     parent: an unfinished job that waits for this one, in this queue or one of the same tag; see `orchestrator.flows`.
     on_failure: what this job's failure or cancellation means to its parent: "fail_parent" fails it at once, "ignore"
         is noted and no more, "remove" is as if there had been no child, "continue_parent" lets it go on at once.
@@ -125,13 +127,27 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0
     expires_ms: int = 0
     max_stalled: int = 1
-    remove_on_complete: bool | int | KeepJobs = False
-    remove_on_fail: bool | int | KeepJobs = False
+    remove_on_complete: bool | int | KeepJobs | None = None
+    remove_on_fail: bool | int | KeepJobs | None = None
     keep_logs: int = 1000
     notify: tuple[str, ...] = ()
     has_files: bool = False
+    group: str | None = None
+    cost: float = 1.0
+    batch_key: str | None = None
+    affinity_key: str | None = None
+    telemetry: bool = True
+    deduplication: Deduplication | None = None
     parent: Parent | None = None
     on_failure: str = "fail_parent"
+
+    def over(self, defaults: "JobOptions") -> "JobOptions":
+        """These options; what they do not name is as in `defaults`, but for the id, which is nobody's default."""
+        inherited = given(defaults) - {"id"}
+        if not inherited:
+            return self
+        fields = {name: getattr(defaults, name) for name in inherited}
+        return JobOptions(**fields | {name: getattr(self, name) for name in given(self)})
 
     def header(self, name: str) -> "Header":
         """The checked, packed form that is stored as the definition's first line."""
@@ -147,6 +163,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         check_int("keep_logs", self.keep_logs, 0, 100_000)
         check_bool("lifo", self.lifo)
         check_bool("has_files", self.has_files)
+        self._check_turn()
+        check_bool("telemetry", self.telemetry)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
         check_parent(self.parent, self.on_failure)
@@ -155,6 +173,12 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(backoff, Backoff):
                 raise InvalidOption("backoff", "must be a Backoff or a pause in milliseconds")
             backoff.check()
+        if self.deduplication is not None:
+            if not isinstance(self.deduplication, Deduplication):
+                raise InvalidOption("deduplication", "must be a Deduplication")
+            self.deduplication.check()
+            if self.parent is not None:
+                raise InvalidOption("deduplication", "does not go with a parent, which waits for a job of its own")
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
         return Header(
@@ -176,7 +200,22 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             has_files=self.has_files,
             parent=self.parent,
             on_failure=self.on_failure,
+            group=self.group,
+            cost=self.cost,
+            batch_key=self.batch_key,
+            affinity_key=self.affinity_key,
+            trace_context=trace_context() if self.telemetry else "",
+            deduplication=self.deduplication,
         )
+
+    def _check_turn(self) -> None:
+        if self.group is not None:
+            check_group_id(self.group)
+        check_number("cost", self.cost, 0.001, 1_000_000)
+        if self.batch_key is not None:
+            check_group_id(self.batch_key, "batch_key")
+        if self.affinity_key is not None:
+            check_text("affinity_key", self.affinity_key, MAX_AFFINITY_CHARS)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -201,6 +240,13 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_logs: int = msgspec.field(name="k", default=1000)
     notify: tuple[str, ...] = msgspec.field(name="w", default=())
     has_files: bool = msgspec.field(name="f", default=False)
+    group: str | None = msgspec.field(name="g", default=None)
+    cost: float = msgspec.field(name="co", default=1.0)
+    batch_key: str | None = msgspec.field(name="bk", default=None)
+    affinity_key: str | None = msgspec.field(name="ak", default=None)
+    schedule: str | None = msgspec.field(name="sc", default=None)
+    trace_context: str = msgspec.field(name="tm", default="")
+    deduplication: Deduplication | None = msgspec.field(name="dd", default=None)
     parent: Parent | None = msgspec.field(name="pa", default=None)
     on_failure: str = msgspec.field(name="of", default="fail_parent")
     children: int = msgspec.field(name="ch", default=0)
@@ -225,7 +271,13 @@ class CancelRequest(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock."""
+    """A job as it was when it was read. Instants are ms since the epoch, by the server's clock.
+
+    duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
+    deduplication id.
+    checkpoint: how far it has come, as its processor said. stack: where the last attempt failed, `file:line function` a
+    line; told in no event.
+    """
 
     queue: str
     id: str
@@ -246,12 +298,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lease: str | None = None
     progress: Any = None
     preview: Any = None
+    checkpoint: Any = None
     result: msgspec.Raw | None = None
     error: JobError | None = None
+    stack: str | None = None
     reason: str | None = None
     cancel: CancelRequest | None = None
     pending_children: int | None = None
     duplicated: bool = False
+    deduplicated: bool = False
 
     @property
     def name(self) -> str:
@@ -316,19 +371,6 @@ def _refuse_nan(value: object) -> None:
             _refuse_nan(each)
 
 
-def check_parent(parent: Parent | None, on_failure: str) -> None:
-    """Raise `InvalidOption` unless `parent` is one, and `on_failure` a policy that has a parent to be about."""
-    if on_failure not in ON_FAILURE:
-        raise InvalidOption("on_failure", f"must be one of {', '.join(ON_FAILURE)}")
-    if parent is None:
-        if on_failure != "fail_parent":
-            raise InvalidOption("on_failure", "says something about a parent, and there is none")
-        return
-    if not isinstance(parent, Parent):
-        raise InvalidOption("parent", "must be a Parent")
-    parent.check()
-
-
 def check_text(field: str, value: object, max_chars: int) -> None:
     """Raise `InvalidOption` unless `value` is text of 1 to `max_chars` characters."""
     if not isinstance(value, str) or not 1 <= len(value) <= max_chars:
@@ -341,6 +383,12 @@ def check_bool(field: str, value: object) -> None:
     """Raise `InvalidOption` unless `value` is True or False."""
     if not isinstance(value, bool):
         raise InvalidOption(field, "must be True or False")
+
+
+def check_number(field: str, value: object, low: float, high: float) -> None:
+    """Raise `InvalidOption` unless `value` is a number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidOption(field, f"must be a number from {low:g} to {high:,.0f}")
 
 
 def check_int(field: str, value: object, low: int, high: int) -> None:

@@ -51,6 +51,15 @@ def check_job_id(job_id: str) -> str:
     return job_id
 
 
+def check_group_id(group: str, field: str = "group") -> str:
+    """Return the id of a group, a batch or a deduplication, or raise `InvalidOption`: it becomes part of a key."""
+    if not isinstance(group, str) or not _JOB_ID.fullmatch(group):
+        raise InvalidOption(
+            field, "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit"
+        )
+    return group
+
+
 class Keys:
     """The keys of one queue. The tag, in braces, keeps them all in one slot of a cluster.
 

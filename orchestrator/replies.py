@@ -1,17 +1,31 @@
 """From what a script answers to jobs, claims and words."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from orchestrator.job import CancelRequest, Header, Job, JobError, JobState
 
 
-def read_added(reply: Sequence[bytes]) -> tuple[bool, JobState, int]:
-    """Whether a call made the job, the job's state, and when it was created (ms)."""
-    status, state, created_at = reply
-    return status == b"added", JobState(state.decode()), int(created_at)
+class Added(NamedTuple):
+    """What an add came to: "added", "duplicated" or "deduplicated"; and the job that is there now."""
+
+    outcome: str
+    state: JobState
+    created_at: int
+    job_id: str
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the call made the job."""
+        return self.outcome == "added"
+
+
+def read_added(reply: Sequence[bytes]) -> Added:
+    """The answer of `add_job`."""
+    outcome, state, created_at, job_id = reply
+    return Added(outcome.decode(), JobState(state.decode()), int(created_at), job_id.decode())
 
 
 def read_cancel(text: bytes) -> CancelRequest | None:
@@ -21,7 +35,8 @@ def read_cancel(text: bytes) -> CancelRequest | None:
 
 def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
     """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
-    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, cancel, error = reply
+    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, *rest = reply
+    cancel, error, checkpoint = rest
     header, _, data = definition.partition(b"\n")
     return Job(
         queue=queue,
@@ -39,6 +54,7 @@ def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
         lease=lease.decode(),
         cancel=read_cancel(cancel),
         error=msgspec.json.decode(error, type=JobError) if error else None,
+        checkpoint=_value(checkpoint or None),
     )
 
 
@@ -69,8 +85,10 @@ def read_job(queue: str, reply: Sequence[bytes]) -> Job:
         lease=_text(record.get("lease")),
         progress=_value(record.get("progress")),
         preview=_value(record.get("preview")),
+        checkpoint=_value(record.get("checkpoint")),
         result=None if result is None else msgspec.Raw(result),
         error=None if error is None else msgspec.json.decode(error, type=JobError),
+        stack=_text(record.get("stack")),
         reason=_text(record.get("reason")),
         cancel=read_cancel(cancel),
         pending_children=_number(record.get("children")),

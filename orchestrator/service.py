@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Sequence
 
 from redis.exceptions import RedisError
 
-from orchestrator.duties import DueJobsPromoter, Duty, ExpiredRemover, FileSweeper, OrphanSweeper, StalledChecker
+from orchestrator.duties import (
+    DueJobsPromoter,
+    Duty,
+    ExpiredRemover,
+    FileSweeper,
+    OrphanSweeper,
+    ScheduleFiller,
+    StalledChecker,
+)
 from orchestrator.errors import KargahError
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
@@ -21,6 +29,7 @@ PAUSE_AFTER_ERROR_S = 5.0
 def duties_of(queue: Queue, storage: Storage | None, lease_ms: int, interval_ms: int) -> list[Duty]:
     """All duties of a queue; those with files only where there is a storage."""
     duties: list[Duty] = [DueJobsPromoter(queue), StalledChecker(queue, lease_ms, interval_ms), ExpiredRemover(queue)]
+    duties.append(ScheduleFiller(queue))
     if storage is not None:
         duties += [FileSweeper(queue, storage), OrphanSweeper(queue, storage)]
     return duties

@@ -7,11 +7,14 @@ Dump = dict[str, Any]
 
 _FORGETFUL = ("answer:",)
 """Keys that only remember answers."""
-_MOMENT = re.compile(r"\b1\d{12}(?:-\d+)?\b| object at 0x[0-9a-f]+|sleep_ms=\d+")
+_MOMENT = re.compile(r"\b1\d{12}(?:-\d+)?\b| object at 0x[0-9a-f]+|sleep_ms=\d+|(?:wait|run)_ms': \d+|waiting_ms=\d+")
 
 
 async def dump(client: Any, prefix: str, *, with_answers: bool = False) -> Dump:
-    """All keys under `prefix`, without it, with their values; when a key expires is left out."""
+    """All keys under `prefix`, without it, with their values; when a key expires is left out.
+
+    Of the counters only what does not tell the time.
+    """
     found: Dump = {}
     async for key in client.scan_iter(match=f"{prefix}*", count=1000):
         name = key.decode().removeprefix(prefix)
@@ -19,7 +22,18 @@ async def dump(client: Any, prefix: str, *, with_answers: bool = False) -> Dump:
             value = await _value(client, key)
             if value is not None:
                 found[name] = value
+    _leave_out_times(found)
     return dict(sorted(found.items()))
+
+
+def _leave_out_times(found: Dump) -> None:
+    """Sums of milliseconds, and in which minute they were counted."""
+    for name in [name for name in found if name.startswith("metrics:") or name == "totals:before"]:
+        del found[name]
+    if "totals" in found:
+        found["totals"] = {kind: total for kind, total in found["totals"].items() if not kind.endswith("_ms")}
+    if "meta" in found:
+        found["meta"].pop("minute", None)
 
 
 def timeless(value: Any) -> str:
@@ -36,7 +50,7 @@ def without(found: Dump, *names: str) -> Dump:
         if isinstance(value, dict):
             changed[key] = {each: kept for each, kept in value.items() if each != field}
         elif isinstance(value, list):
-            changed[key] = [member for member, _ in value]
+            changed[key] = sorted(member for member, _ in value)
     return changed
 
 

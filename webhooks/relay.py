@@ -212,6 +212,7 @@ class Relay:
         """Its record outlives by a day the last moment at which the same entry might be done again."""
         return JobOptions(
             id=delivery_id(delivery.queue, delivery.event, delivery.subscription),
+            group=delivery.subscription,  # receivers share the deliverers: a slow one holds up only itself
             attempts=self._schedule.attempts,
             max_stalled=MAX_ATTEMPTS,  # that a relay dies is no fault of the message
             remove_on_complete=KeepJobs(age_s=KEEP_DELIVERED_S),

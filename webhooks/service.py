@@ -5,6 +5,7 @@ import asyncio
 from orchestrator import signing_secret
 from orchestrator.addresses import AddressPolicy
 from orchestrator.embedded import redis_url
+from orchestrator.errors import StoreUnavailable
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
 from orchestrator.service import duties
@@ -19,6 +20,9 @@ from webhooks.transport import Transport
 
 QUEUE = "webhooks"
 CONCURRENCY = 50
+PER_RECEIVER = 10
+"""Posts to one receiver at once, over all processes: one that never answers leaves the others their slots."""
+RETRY_S = 1.0
 STOP_GRACE_S = 5.0
 
 log = get_logger("webhooks")
@@ -46,9 +50,20 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             cancel_grace_ms=100,  # an attempt that is cut off stops at once
         )
         async with duties(source, lease_ms=settings.lease_ms), asyncio.TaskGroup() as tasks:
+            tasks.create_task(_share_between_receivers(deliveries), name="shares")
             tasks.create_task(relay.run(stop), name="relay")
             tasks.create_task(worker.run(), name="deliverer")
             log.info("relay.started", queue=settings.queue, concurrency=CONCURRENCY, attempts=schedule.attempts)
             await stop.wait()
             await worker.stop(min(STOP_GRACE_S, settings.webhook_timeout_s))
     log.info("relay.stopped", queue=settings.queue)
+
+
+async def _share_between_receivers(deliveries: Queue) -> None:
+    """Limit what one receiver can take, as soon as Redis is there."""
+    while True:
+        try:
+            return await deliveries.set_group_defaults(concurrency=PER_RECEIVER)
+        except StoreUnavailable as problem:
+            log.warning("relay.waiting_for_redis", problem=problem)
+            await asyncio.sleep(RETRY_S)

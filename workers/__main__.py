@@ -55,6 +55,9 @@ async def serve(settings: Settings, processor: TextToImage, stopped: asyncio.Tas
         stop_grace_s=settings.stop_grace_s,
         cancel_grace_ms=settings.cancel_grace_ms,
         progress_interval_ms=settings.progress_interval_ms,
+        warm_keys=processor.warm_models,
+        info=processor.info,
+        keeper=False,  # what could hold up this process runs in others
     )
     running = asyncio.create_task(worker.run())
     await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,5 @@
 """The inference process: `python -m workers.child PARENT-PID`, spoken to over its standard streams."""
 
-import ctypes
 import faulthandler
 import os
 import queue
@@ -11,6 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
+from orchestrator.child_process import die_with, take_over_streams
 from workers.protocol import (
     Alive,
     Answer,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from workers.painter import Painter
 
 BEAT_S = 1.0
-PR_SET_PDEATHSIG = 1
 MAX_MESSAGE_CHARS = 500
 
 
@@ -146,25 +145,6 @@ def _keep_libraries_quiet(offline: bool) -> None:
     )
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
-
-
-def take_over_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the standard streams for the protocol: what a library prints goes to stderr, what it reads is empty."""
-    commands = os.fdopen(os.dup(0), "rb")
-    reports = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return commands, reports
-
-
-def die_with(parent: int) -> None:
-    """Be killed when the worker dies. The end of the pipe says the same; this also ends a process that cannot read."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the worker is gone")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.errors import TransientError
 from orchestrator.log import get_logger
 from workers.life import Life, Patience, RunningAttempt
-from workers.protocol import Configure, Generate
+from workers.protocol import Configure, Generate, Ready
 
 log = get_logger("inference")
 
@@ -37,6 +37,7 @@ class InferenceProcess:
         self._first_pause_s = first_pause_s
         self._keeper: asyncio.Task[None] | None = None
         self._coming: asyncio.Future[Life] | None = None  # the life that is ready, or the outcome of the next start
+        self.ready: Ready | None = None  # what it said when it was ready last
 
     @property
     def pid(self) -> int | None:
@@ -100,7 +101,7 @@ class InferenceProcess:
         """One life. Raises `TransientError` if it ends before it was ready."""
         life = await Life.begin(self._command, self._patience)
         try:
-            ready = await life.configure(self._configuration)
+            self.ready = ready = await life.configure(self._configuration)
             log.info("inference.ready", pid=life.pid, device=ready.device, budget_bytes=ready.budget_bytes,
                      duration_ms=ready.start_ms)  # fmt: skip
             if ready.preload_error is not None:

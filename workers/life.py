@@ -1,35 +1,26 @@
 """One life of an inference process, from its start to its end: frames in, frames out, and a watch on its silence."""
 
 import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
+from orchestrator.child_process import ChildProcess
 from orchestrator.errors import TransientError
 from workers.protocol import (
+    REPORTS,
     Alive,
     Answer,
     Cancel,
     Canceled,
-    Command,
     Configure,
     Done,
     Failed,
     Generate,
-    ProtocolError,
     Ready,
     Report,
     Unusable,
-    pack,
-    read_report,
 )
-
-SOURCE_TREE = Path(__file__).parent.parent
-STOP_S = 2.0
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -57,49 +48,23 @@ class Patience(msgspec.Struct, frozen=True):
         return max(self.least_s, self.pace * slowest_ms / 1000)
 
 
-class Life:
-    """A running process. Its end, and whatever is wrong with it, is raised as `TransientError`.
+class Life(ChildProcess[Report]):
+    """A running process. Its end, and whatever is wrong with it, is raised as `TransientError`."""
 
-    ended: a task that is done when the process is gone.
-    """
+    what = "inference process"
+    decoder = REPORTS
 
     def __init__(self, process: asyncio.subprocess.Process, patience: Patience) -> None:
-        self._process = process
+        super().__init__(process)
         self._patience = patience
-        self._reports: asyncio.Queue[Report | None] = asyncio.Queue()  # None: there will be no more
         self._heard = 0
         self._number = 0
         self._draining: asyncio.Task[None] | None = None
-        self._end = ""
-        self._signal: str | None = None
-        self.ended = asyncio.create_task(self._read(), name=f"inference process {process.pid}")
 
     @classmethod
     async def begin(cls, command: Sequence[str], patience: Patience) -> "Life":
-        """Start the process, in a session of its own: a Ctrl-C in the terminal is for the worker alone."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(_import_path())},
-            )
-        except OSError as problem:
-            raise TransientError(f"the inference process cannot be started: {problem}") from None
-        return cls(process, patience)
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self._process.pid
-
-    @property
-    def end(self) -> TransientError:
-        """Why it is gone."""
-        return TransientError(
-            f"the inference process {self._end}", **({"signal": self._signal} if self._signal else {})
-        )
+        """Start the process."""
+        return cls(await cls._spawn(command), patience)
 
     async def configure(self, configuration: Configure) -> Ready:
         """The first thing to do with it."""
@@ -132,12 +97,6 @@ class Life:
             await asyncio.wait([self._draining])
         return not self.ended.done()
 
-    def send(self, command: Command) -> None:
-        """Say something; without effect when it is gone."""
-        assert self._process.stdin is not None
-        if not self._process.stdin.is_closing():
-            self._process.stdin.write(pack(command))
-
     async def next_report(self, allowed_s: float, silence_s: float) -> Report:
         """The next report that is not a heartbeat. A process that is silent, or takes longer than allowed, is killed.
 
@@ -163,61 +122,16 @@ class Life:
                 raise self.end
             return report
 
-    def kill(self, because: str) -> None:
-        """End it at once, with all it has forked. The first reason given is the one that counts.
-
-        A helper may hold our pipes when the process itself is long gone, so that is no reason to spare the group. After
-        `ended` it is: the number may be another's.
-        """
-        if self.ended.done():
-            return
-        self._end = self._end or because
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
     async def close(self) -> None:
         """Let it go: it ends when its input does, or it is killed."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._end = self._end or "was stopped"
-        await asyncio.wait([self.ended], timeout=STOP_S)
-        self.kill("")
-        await asyncio.wait([self.ended])
+        await super().close()
         if self._draining is not None:
             await asyncio.wait([self._draining])
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdin is not None
-        try:
-            while (report := await read_report(self._process.stdout)) is not None:
-                self._heard += 1
-                if not isinstance(report, Alive):
-                    self._reports.put_nowait(report)
-        except ProtocolError as problem:
-            self.kill(f"spoke another language ({problem}) and was killed")
-        # Where the pipe ended first, the process is dying of itself, and the kill comes too late to change its status.
-        status = await self._wait()
-        self._end = self._end or self._explain(status)
-        self.kill("")  # what it left behind
-        self._process.stdin.close()
-        self._reports.put_nowait(None)
-
-    async def _wait(self) -> int:
-        try:
-            async with asyncio.timeout(STOP_S):
-                return await self._process.wait()
-        except TimeoutError:
-            has_ended = self._process.returncode is not None  # and a helper holds its input
-            self.kill("" if has_ended else "closed its pipe and was killed")
-            return await self._process.wait()
-
-    def _explain(self, status: int) -> str:
-        if status >= 0:
-            return f"ended with status {status}"
-        self._signal = signal.Signals(-status).name
-        hint = "; did the machine run out of memory?" if self._signal == "SIGKILL" else ""
-        return f"was killed by {self._signal}{hint}"
+    def _received(self, report: Report) -> None:
+        self._heard += 1
+        if not isinstance(report, Alive):
+            super()._received(report)
 
     async def _drain(self, attempt: "RunningAttempt") -> None:
         try:
@@ -253,8 +167,3 @@ class RunningAttempt:
                 continue
             self.is_over = isinstance(report, Done | Canceled | Failed)
             return report
-
-
-def _import_path() -> list[str]:
-    """Where the child finds this package, also when it runs from a source tree that is not installed."""
-    return [str(SOURCE_TREE), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,20 +1,16 @@
-"""What the worker and its inference process say to each other: msgpack frames behind a four-byte length."""
+"""What the worker and its inference process say to each other, in frames of `orchestrator.frames`."""
 
 import asyncio
-import struct
 from typing import BinaryIO, Literal
 
 import msgspec
 
+from orchestrator import frames
+from orchestrator.frames import MAX_FRAME_BYTES, ProtocolError, pack
+
+__all__ = ["MAX_FRAME_BYTES", "ProtocolError", "pack"]
+
 FailureKind = Literal["transient", "poison", "out_of_memory"]
-
-MAX_FRAME_BYTES = 64 * 1024 * 1024  # a 2048 × 2048 PNG of pure noise has 12.6 MB
-
-_LENGTH = struct.Struct(">I")
-
-
-class ProtocolError(Exception):
-    """The other side said something that is not of this protocol; nothing it says can be trusted any more."""
 
 
 # From the worker to its inference process.
@@ -158,42 +154,15 @@ class Unusable(msgspec.Struct, frozen=True, tag="unusable"):
 Answer = Loaded | Denoising | Step | Preview | Picture | Done | Canceled | Failed
 Report = Ready | Alive | Unusable | Answer
 
-_encoder = msgspec.msgpack.Encoder()
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
-
-
-def pack(frame: Command | Report) -> bytes:
-    """A frame as bytes, its length in front."""
-    body = _encoder.encode(frame)
-    if len(body) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {len(body)} bytes is too large")
-    return _LENGTH.pack(len(body)) + body
+REPORTS: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
 def read_command(stream: BinaryIO) -> Command | None:
     """The next command, blocking; None when the worker has closed the pipe (or died)."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    body = stream.read(_length(head))
-    return _commands.decode(body) if len(body) == _length(head) else None
+    return frames.read(stream, _commands)
 
 
 async def read_report(stream: asyncio.StreamReader) -> Report | None:
     """The next report; None when the inference process has closed the pipe (or died). Raises `ProtocolError`."""
-    try:
-        body = await stream.readexactly(_length(await stream.readexactly(_LENGTH.size)))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    try:
-        return _reports.decode(body)
-    except msgspec.MsgspecError as problem:
-        raise ProtocolError(f"not a report: {problem}") from None
-
-
-def _length(head: bytes) -> int:
-    (length,) = _LENGTH.unpack(head)
-    if length > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {length} bytes is announced")
-    return int(length)
+    return await frames.read_async(stream, REPORTS)

@@ -4,11 +4,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.errors import JobCanceled, OutOfMemory, ProcessorError, TransientError, UnrecoverableError
 from orchestrator.generation import Generation, GenerationResult, Image
+from orchestrator.job import MAX_NAME_CHARS
 from orchestrator.log import get_logger
 from orchestrator.models import offered_models
 from orchestrator.settings import Settings
@@ -36,6 +37,7 @@ log = get_logger("generation")
 K = TypeVar("K")
 V = TypeVar("V")
 
+MAX_TOLD_MODELS = 8
 MAX_REMEMBERED = 1000  # jobs short of memory, and paces of models; the oldest are forgotten
 
 
@@ -49,9 +51,9 @@ class TextToImage:
         self._models = frozenset(models)
         self._storage = storage
         self._processes = processes
-        self._free: asyncio.Queue[InferenceProcess] = asyncio.Queue()
-        for process in processes:
-            self._free.put_nowait(process)
+        self._free = list(processes)
+        self._some_free = asyncio.Semaphore(len(processes))
+        self._last_models: dict[InferenceProcess, str] = {}
         self._short_of_memory: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._paces: OrderedDict[tuple[str, int, int], Pace] = OrderedDict()
 
@@ -75,6 +77,19 @@ class TextToImage:
         """How many jobs may run at once."""
         return len(self._processes)
 
+    def warm_models(self) -> list[str]:
+        """The models that the processes ran last, which need not be loaded."""
+        return list(dict.fromkeys(self._last_models.values()))
+
+    def info(self) -> dict[str, Any]:
+        """What the list of workers tells: the devices with the memory they had free at the start, and the models."""
+        ready = [process.ready for process in self._processes if process.ready is not None]
+        return {
+            "device": ",".join(each.device for each in ready),
+            "vram_bytes": sum(each.budget_bytes for each in ready),
+            "models": [model[:MAX_NAME_CHARS] for model in sorted(self._models)[:MAX_TOLD_MODELS]],
+        }
+
     async def start(self) -> None:
         """Wait until all processes are ready. Raises `TransientError` if one could not start this time."""
         for process in self._processes:
@@ -87,7 +102,7 @@ class TextToImage:
             raise UnrecoverableError(f"model {generation.model!r} is not offered by this worker; see KARGAH_MODELS")
         request = _request(generation, economy=self._is_short_of_memory(job))
         pace = _remembered(self._paces, (generation.model, generation.width, generation.height), Pace())
-        async with self._free_process() as process:
+        async with self._free_process(generation.model) as process:
             try:
                 return await _Attempt(job, request, pace, self._storage).run(process)
             except OutOfMemory:
@@ -99,12 +114,16 @@ class TextToImage:
         await asyncio.gather(*(process.stop() for process in self._processes))
 
     @asynccontextmanager
-    async def _free_process(self) -> AsyncIterator[InferenceProcess]:
-        process = await self._free.get()
-        try:
-            yield process
-        finally:
-            self._free.put_nowait(process)
+    async def _free_process(self, model: str) -> AsyncIterator[InferenceProcess]:
+        """A process that has nothing to do; one that ran `model` last, if there is one."""
+        async with self._some_free:
+            process = next((free for free in self._free if self._last_models.get(free) == model), self._free[0])
+            self._free.remove(process)
+            self._last_models[process] = model
+            try:
+                yield process
+            finally:
+                self._free.append(process)
 
     def _is_short_of_memory(self, job: ActiveJob) -> bool:
         """Whether an earlier attempt, here or at another worker, found too little memory."""

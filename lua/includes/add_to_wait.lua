@@ -1,5 +1,6 @@
--- include: prefix, int, job_record
--- Puts a job among the waiting. Its sequence is its place: FIFO counts up from 2^52, LIFO down.
+-- include: prefix, int, job_record, read_meta, groups
+-- Puts a job among the waiting, or the delayed, and takes it out again.
+-- Its sequence is its place: FIFO counts up from 2^52, LIFO down.
 local MIDDLE = 4503599627370496
 
 local function wait_member(job)
@@ -11,26 +12,38 @@ local function id_of(member)
 end
 
 local function new_sequence(job)
+    local header = header_of(job)
     local count = redis.call('HINCRBY', prefix .. 'meta', 'sequence', 1)
-    job.sequence = header_of(job).l and MIDDLE - count or MIDDLE + count
+    job.sequence = header.l and MIDDLE - count or MIDDLE + count
+    if header.g or header.bk then
+        job.entered_at = now
+    end
 end
 
-local woken = {}
+local is_woken = {} -- once a queue is enough for all jobs of a call
 
--- Once a script is enough: no other command runs in between.
 local function wake_worker()
-    if woken[prefix] then
-        return
-    end
-    woken[prefix] = true
-    if redis.call('HEXISTS', prefix .. 'meta', 'paused') == 0 then
+    if not is_woken[prefix] and redis.call('HEXISTS', prefix .. 'meta', 'paused') == 0 then
         redis.call('ZADD', prefix .. 'marker', 0, '0')
     end
+    is_woken[prefix] = true
 end
 
 local function add_to_wait(job)
     job.state, job.due_at = 'waiting', nil
-    redis.call('ZADD', prefix .. 'wait', int(priority_of(job)), wait_member(job))
+    local header, member = header_of(job), wait_member(job)
+    if not header.g then
+        job.ungrouped = queue_meta().fair_ungrouped
+        job.entered_at = job.ungrouped and (job.entered_at or now) or job.entered_at
+    end
+    if group_of(job) then
+        enter_group(job, group_of(job), member)
+    else
+        redis.call('ZADD', prefix .. 'wait', int(priority_of(job)), member)
+    end
+    if header.bk then
+        redis.call('ZADD', prefix .. 'batch:' .. header.bk, int(priority_of(job)), member)
+    end
     wake_worker()
 end
 
@@ -39,5 +52,18 @@ local function add_to_delayed(job, due_at)
     redis.call('ZADD', prefix .. 'delayed', int(due_at), wait_member(job))
     if redis.call('ZRANK', prefix .. 'delayed', wait_member(job)) == 0 then
         wake_worker() -- it is due before what the sleeping ones know of
+    end
+end
+
+-- Takes a job out of the waiting ones.
+local function leave_wait(job)
+    local member, gid = wait_member(job), group_of(job)
+    if gid then
+        leave_group(gid, member)
+    else
+        redis.call('ZREM', prefix .. 'wait', member)
+    end
+    if job.batch_key then
+        redis.call('ZREM', prefix .. 'batch:' .. job.batch_key, member)
     end
 end

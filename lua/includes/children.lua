@@ -60,8 +60,6 @@ local function outcome_of_parent(job, outcome, content)
         return 'child_failed', job.failed_child
     elseif outcome == 'completed' and waits_for_children(job) then
         return 'failed', PENDING_CHILDREN
-    elseif outcome == 'waiting-children' then
-        job.continued = nil
     end
     return outcome, content
 end

@@ -2,6 +2,8 @@
 -- One event, under one id, to the stream, the job's history, the live channel and (where asked for) the outbox.
 local MAX_EVENTS = '10000'
 local PROGRESS_TO_OUTBOX_MS = 500
+local MAX_HISTORY = 4000
+local TRIM_HISTORY = 200
 
 local function publish(text)
     local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
@@ -55,6 +57,12 @@ local function tell_relay(job, event_type, event_id, text)
     redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', job.data)
 end
 
+-- A job of endless steps must not grow for ever: its first event and the newest stay, and the gap shows in `seq`.
+local function trim_history(job, history)
+    redis.call('LTRIM', history, 1 - MAX_HISTORY, -1)
+    redis.call('LPUSH', history, job.added .. ' ' .. added_text(job))
+end
+
 -- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
 local function emit(job, event_type, fields)
     local history = prefix .. 'log:' .. job.id
@@ -65,7 +73,9 @@ local function emit(job, event_type, fields)
     job.seq = job.seq + 1
     local text = event_text(job, event_type, now, job.seq, fields)
     local event_id = publish(text)
-    redis.call('RPUSH', history, event_id .. ' ' .. text)
+    if redis.call('RPUSH', history, event_id .. ' ' .. text) >= MAX_HISTORY + TRIM_HISTORY then
+        trim_history(job, history)
+    end
     tell_relay(job, event_type, event_id, text)
     job.last_event = event_id
     return event_id

@@ -54,6 +54,7 @@ local function end_record(job)
     redis.call('DEL', prefix .. 'job:' .. job.id, prefix .. 'state:' .. job.id, prefix .. 'log:' .. job.id,
         prefix .. 'lines:' .. job.id, prefix .. 'preview:' .. job.id,
         prefix .. 'children:' .. job.id)
+    job.is_gone = true
 end
 
 local function emit_removed(job)

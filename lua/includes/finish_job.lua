@@ -1,17 +1,24 @@
--- include: prefix, now, int, job_record, emit, end_record, children
+-- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up, children
 -- The end of a run: one terminal event, then the job is kept as long as its options say. It may be the end of its
 -- parent, too.
 local MAX_EVENT_RESULT = 2048
-local TRIM_AT_ONCE = 10
 local RESULT_MS = 60000
 local MAX_COPIED_RESULT = 65536
 
-local function keep_rule(job)
-    local header = header_of(job)
-    if job.state == 'completed' then
-        return header.ca, header.cc
+local function kept_by(rule, state)
+    if state == 'completed' then
+        return rule.ca, rule.cc
     end
-    return header.fa, header.fc
+    return rule.fa, rule.fc
+end
+
+-- The job's own rule, else that of the worker whose attempt it was; a count of -1 says: keep all.
+local function keep_rule(job)
+    local age_s, count = kept_by(header_of(job), job.state)
+    if job.worker_keep and not age_s and not count then
+        age_s, count = kept_by(job.worker_keep, job.state)
+    end
+    return age_s, count ~= -1 and count or nil
 end
 
 local function expire_record(job)
@@ -34,26 +41,9 @@ local function expire_record(job)
     end
 end
 
--- Ends the oldest beyond the count; a few at a time are enough, as each finish brings one.
-local function trim_to_count(state, count)
-    local excess = redis.call('ZCARD', prefix .. state) - count
-    if excess <= 0 then
-        return
-    end
-    for _, id in ipairs(redis.call('ZRANGE', prefix .. state, 0, math.min(excess, TRIM_AT_ONCE) - 1)) do
-        leave_state(id, state)
-        local old = load_job(id)
-        if not old then
-            emit_removed({ id = id, state = state })
-        elseif old.state == state then
-            end_record(old)
-            emit_removed(old)
-        end
-    end
-end
-
 local function end_run(job, state, fields)
     job.state, job.finished_at = state, now
+    count_up(state)
     if state == 'failed' and job.reason ~= 'expired' then
         redis.call('ZADD', prefix .. 'dead', int(now), job.id)
     end
@@ -68,6 +58,7 @@ local function end_run(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
+    free_key(job)
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)
@@ -111,9 +102,10 @@ local function blame_of(job, error_json)
         .. ',"details":{"queue":"' .. queue_name() .. '","job":"' .. job.id .. '"}}'
 end
 
-local function failed_fields(job, reason, error_json)
-    job.reason, job.error = reason, error_json
+local function failed_fields(job, reason, error_json, stack)
+    job.reason, job.error, job.stack = reason, error_json, stack
     return ',"reason":"' .. reason .. '","error":' .. error_json
+        .. ',"attempts_made":' .. int(job.made or 0) .. ',"attempts":' .. int(header_of(job).a or 1)
 end
 
 -- Upwards as long as each end is that of the parent, too; adding allows no more than MAX_DEPTH levels.
@@ -136,10 +128,10 @@ local function finish_job(job, state, fields)
 end
 
 local function cancel_finished(job, details)
-    job.error, job.reason = nil, nil
+    job.error, job.reason, job.stack = nil, nil, nil
     finish_job(job, 'canceled', ',"cancel":' .. job.cancel .. ',"details":' .. details)
 end
 
-local function fail_finished(job, reason, error_json)
-    finish_job(job, 'failed', failed_fields(job, reason, error_json))
+local function fail_finished(job, reason, error_json, stack)
+    finish_job(job, 'failed', failed_fields(job, reason, error_json, stack))
 end

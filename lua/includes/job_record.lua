@@ -5,15 +5,16 @@ local FIELD = {
     state = 's', run = 'r', added = 'e', token = 'k', sequence = 'q', priority = 'p', due_at = 'u',
     started = 'n', made = 'm', stalled = 't', lease = 'l', worker = 'w', seq = 'v',
     started_at = 'a', finished_at = 'z', expires_at = 'x', progress = 'g', reported = 'i', told_at = 'o',
+    entered_at = 'sg', ungrouped = 'ug', affinity_key = 'ak', batch_key = 'bk', passed_at = 'pt',
     cancel = 'c', cancel_at = 'j', reason = 'y', error = 'f', result = 'd', notify = 'b', born = 'h', preview = 'pv',
     children = 'ch', completed_children = 'cd', ignored_children = 'ci', failed_child = 'fd', continued = 'cn',
-    delay_after = 'dl',
+    delay_after = 'dl', checkpoint = 'cp', stack = 'sk',
 }
 local NUMBER = {
     run = true, sequence = true, priority = true, due_at = true, started = true, made = true, stalled = true,
     seq = true, started_at = true, finished_at = true, expires_at = true, reported = true, told_at = true,
-    cancel_at = true, children = true, completed_children = true, ignored_children = true,
-    delay_after = true,
+    cancel_at = true, entered_at = true, passed_at = true,
+    children = true, completed_children = true, ignored_children = true, delay_after = true,
 }
 local NAME = {}
 for name, field in pairs(FIELD) do

@@ -12,7 +12,7 @@ local function late_answer(finishes)
     for i = 1, finishes do
         outcomes[i] = 'LEASE_LOST'
     end
-    return { outcomes = outcomes, claims = {}, sleep_ms = '-1' }
+    return { outcomes = outcomes, claims = {}, sleep_ms = '-1', deaf = '0' }
 end
 
 local function lane_answer(lane, token, finishes)
@@ -29,13 +29,14 @@ local function lane_answer(lane, token, finishes)
     end
 end
 
-local function remember_lane(lane, token, outcomes, claims, sleep_ms)
+local function remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
     local held = {}
     for i, job in ipairs(claims) do
         held[i] = { job.id, job.lease }
     end
     redis.call('SET', prefix .. 'answer:' .. lane,
-        cjson.encode({ token = token, outcomes = outcomes, claims = held, sleep_ms = int(sleep_ms) }), 'PX', LANE_MS)
+        cjson.encode({ token = token, outcomes = outcomes, claims = held, sleep_ms = int(sleep_ms),
+            deaf = is_deaf and '1' or '0' }), 'PX', LANE_MS)
 end
 
 local function claim_replies(jobs)

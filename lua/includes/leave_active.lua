@@ -1,6 +1,7 @@
--- include: prefix, job_record
+-- include: prefix, job_record, groups
 -- Takes a job out of `active`, with all that belongs to the attempt alone.
 local function leave_active(job)
     redis.call('ZREM', prefix .. 'active', job.id)
     job.reported, job.told_at = nil, nil
+    leave_group_active(job)
 end

@@ -1,10 +1,12 @@
 -- include: prefix, add_to_wait
 -- Takes a job that does not run out of the set it waits in.
 local function leave_place(job)
-    if job.state == 'waiting-children' then
-        redis.call('ZREM', prefix .. 'waiting_children', job.id)
+    if job.state == 'waiting' then
+        leave_wait(job)
+    elseif job.state == 'delayed' then
+        redis.call('ZREM', prefix .. 'delayed', wait_member(job))
     else
-        redis.call('ZREM', prefix .. (job.state == 'delayed' and 'delayed' or 'wait'), wait_member(job))
+        redis.call('ZREM', prefix .. 'waiting_children', job.id)
     end
 end
 

@@ -3,7 +3,7 @@
 local MAX_DEPTH = 20
 local MAX_CHILDREN = 5000
 
--- The parent that a header names, or nil. Inside a JSON text a quote is escaped, so that only the name itself matches.
+-- The parent that a stored header names, or nil. Inside a JSON text a quote is escaped: only the name itself matches.
 local function parent_in(header_json)
     return string.find(header_json, '"pa":', 1, true) and cjson.decode(header_json).pa or nil
 end
@@ -38,20 +38,23 @@ local function refuse_stranger(parent, id)
     end
 end
 
-local function refuse_of_parent(id, name)
+local function refuse_of_parent(id, name, more)
     local job = load_job(id)
     if not job then
         return refuse_flow('there is no job ' .. name .. ' to be the parent')
     elseif job.finished_at then
         return refuse_flow('job ' .. name .. ' is ' .. job.state .. ', so it can wait for no more children')
-    elseif redis.call('HLEN', prefix .. 'children:' .. id) >= MAX_CHILDREN then
-        return refuse_flow('job ' .. name .. ' has ' .. MAX_CHILDREN .. ' children already')
+    elseif redis.call('HLEN', prefix .. 'children:' .. id) + more > MAX_CHILDREN then
+        return refuse_flow('job ' .. name .. ' would have more than ' .. MAX_CHILDREN .. ' children')
     end
 end
 
--- Why a tree of so many levels cannot be put below the parent; nil when it can.
-local function refuse_parent(parent, levels)
-    local refusal = in_queue(parent[1], refuse_of_parent, parent[2], parent[2] .. ' in queue ' .. parent[1])
+-- Why a tree of so many levels, or so many jobs, cannot be put below the parent; nil when that can be.
+local function refuse_parent(parent, levels, more)
+    local home = prefix
+    local refusal = enter_queue(parent[1])
+        or refuse_of_parent(parent[2], parent[2] .. ' in queue ' .. parent[1], more)
+    prefix = home
     if not refusal and levels_down_to(parent) + levels > MAX_DEPTH then
         refusal = refuse_flow('a flow has at most ' .. MAX_DEPTH .. ' levels')
     end

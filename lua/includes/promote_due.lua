@@ -1,5 +1,7 @@
--- include: prefix, now, int, add_to_wait, leave_waiting, emit, finish_job
--- Delayed jobs that are due become waiting; jobs that had to start by now fail.
+-- include: prefix, now, int, add_to_wait, leave_waiting, emit, finish_job, run_schedules
+-- Delayed jobs that are due become waiting; jobs that had to start by now fail; schedules make the jobs
+-- of slots that have come.
+local WORK_OF_A_SCHEDULE = 4 -- making an iteration takes as long as promoting so many jobs
 local TOO_LATE = '{"kind":"expired","message":"the job had not started when its expires_ms ran out"}'
 
 local function promote_job(job)
@@ -22,19 +24,24 @@ local function fail_expired(limit)
     return #ids
 end
 
-local function promote_due(limit)
+local function promote_due(meta, limit)
     local expired = fail_expired(limit)
     local members = redis.call('ZRANGEBYSCORE', prefix .. 'delayed', '-inf', int(now), 'LIMIT', 0, limit)
     for _, member in ipairs(members) do
         promote_job(load_job(id_of(member)))
     end
-    return expired + #members
+    local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
+    return expired + #members + (more and limit or run)
 end
 
--- Until the next delayed job is due, in ms; nil while there is none.
-local function next_due_ms()
-    local first = redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')
-    if first[2] then
-        return math.max(tonumber(first[2]) - now, 0)
+-- Until the next delayed job or schedule is due, or the next held group may start, in ms; nil while there is none.
+local function next_due_ms(meta)
+    local at = tonumber(redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2] or NEVER)
+    if meta.grouped then
+        at = math.min(at, tonumber(redis.call('ZRANGE', prefix .. 'groups:held', 0, 0, 'WITHSCORES')[2] or NEVER))
+    end
+    at = math.min(at, tonumber(meta.schedule_at or NEVER))
+    if at < NEVER then
+        return math.max(at - now, 0)
     end
 end

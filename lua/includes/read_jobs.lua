@@ -4,7 +4,7 @@ local function job_reply(job)
     header_of(job)
     local reply = { job.id, job.def, int(job.created_at) }
     for name in pairs(FIELD) do
-        local value = job.stored[name]
+        local value = job[name]
         if value ~= nil then
             reply[#reply + 1] = name
             reply[#reply + 1] = NUMBER[name] and int(value) or value
@@ -25,22 +25,34 @@ local function job_replies(ids)
     return replies
 end
 
-local SET_OF = { waiting = 'wait', ['waiting-children'] = 'waiting_children' } -- else it is called like the state
+-- Where the jobs of a state stand: the waiting ones without a group come before those with one.
+local KEYS_OF = { waiting = { 'wait', 'grouped' }, ['waiting-children'] = { 'waiting_children' } }
+
+local function keys_of(state)
+    return KEYS_OF[state] or { state }
+end
+
+local function size_of(state)
+    local size = 0
+    for _, key in ipairs(keys_of(state)) do
+        size = size + redis.call('ZCARD', prefix .. key)
+    end
+    return size
+end
 
 -- The ids of a state, in BullMQ's order: what comes next first, what finished last first.
-local function ids_in(state, start, stop)
+local function ids_in(state, start, count)
     local ids = {}
-    if stop < start then
-        return ids
-    end
-    if state == 'waiting' or state == 'delayed' then
-        for i, member in ipairs(redis.call('ZRANGE', prefix .. (SET_OF[state] or state), start, stop)) do
-            ids[i] = string.sub(member, 18)
+    local has_members = state == 'waiting' or state == 'delayed'
+    local is_finished = not has_members and state ~= 'active' and state ~= 'waiting-children'
+    for _, key in ipairs(keys_of(state)) do
+        if #ids < count then
+            local stop = start + count - #ids - 1
+            for _, member in ipairs(redis.call(is_finished and 'ZREVRANGE' or 'ZRANGE', prefix .. key, start, stop)) do
+                ids[#ids + 1] = has_members and string.sub(member, 18) or member
+            end
+            start = math.max(start - redis.call('ZCARD', prefix .. key), 0)
         end
-    elseif state == 'active' or state == 'waiting-children' then
-        ids = redis.call('ZRANGE', prefix .. (SET_OF[state] or state), start, stop)
-    else
-        ids = redis.call('ZREVRANGE', prefix .. state, start, stop)
     end
     return ids
 end

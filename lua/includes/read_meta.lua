@@ -8,6 +8,8 @@ local function id_before_all(meta)
     return meta.epoch and string.format('%.0f-0', meta.epoch - 1) or '0-0'
 end
 
+local read_metas = {}
+
 local function read_meta()
     local flat = redis.call('HGETALL', prefix .. 'meta')
     local meta = {}
@@ -18,5 +20,11 @@ local function read_meta()
         return nil, redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. meta.layout
             .. ', this version reads ' .. LAYOUT)
     end
+    read_metas[prefix] = meta
     return meta, nil
+end
+
+-- The record that `read_meta` has read, for includes; who changes the stored one changes it too.
+local function queue_meta()
+    return read_metas[prefix]
 end

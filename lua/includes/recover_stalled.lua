@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active, children
+-- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active, children, count_up
 -- Jobs whose lease ran out go back to their old place, or fail when that happened too often.
 -- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
 local LOST_WORKER = '{"kind":"stalled","message":"the worker was lost more often than max_stalled allows"}'
@@ -22,6 +22,7 @@ end
 local function recover_job(job)
     leave_active(job)
     job.stalled = (job.stalled or 0) + 1
+    count_up('stalled')
     emit(job, 'stalled', ',"stalled":' .. int(job.stalled))
     if job.cancel then
         cancel_finished(job, '{"stalled":true}')

@@ -1,4 +1,4 @@
--- include: prefix, promote_due, end_record, children
+-- include: prefix, leave_waiting, end_record, free_key, children
 -- The one way out for a job that stops without running (removed, replaced, drained, cleaned): out of its set, its keys
 -- and files given up, told as `removed` (of the queue). Never an active one.
 local function take_out(job)
@@ -9,6 +9,7 @@ local function take_out(job)
     end
     end_record(job)
     emit_removed(job)
+    free_key(job)
 end
 
 -- A parent that waited for it waits no more.

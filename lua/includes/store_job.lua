@@ -1,34 +1,36 @@
--- include: open_queue, answer, add_to_wait, emit, end_record, children
+-- include: open_queue, answer, add_to_wait, emit, end_record, dedup_key, count_up, children
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
 local function answer_again(token, id)
     local present = load_job(id)
     if present then
         header_of(present)
         if present.token == token then
-            return { 'added', present.state, int(present.created_at) }
+            return { 'added', present.state, int(present.created_at), id }
         end
         if not answered(token) then
             answer(token, 'duplicated')
             emit_queue_event('duplicated', ',"job":"' .. id .. '"')
         end
-        return { 'duplicated', present.state, int(present.created_at) }
+        return { 'duplicated', present.state, int(present.created_at), id }
     end
     local gone = tombstone_of(id)
     if gone and gone.token == token then
-        return { 'added', gone.state, int(gone.created_at) }
+        return { 'added', gone.state, int(gone.created_at), id }
     end
 end
 
-local function store_job(meta, token, id, header_json, data)
+-- `header`: header_json decoded, where the caller has that already.
+local function store_job(meta, token, id, header_json, data, header)
     open_queue(meta)
     leave_past(id)
-    redis.call('HSET', prefix .. 'job:' .. id, 'def', header_json .. '\n' .. data, 'at', int(now))
-    local job = { id = id, stored = {}, token = token, run = 1, seq = 1 }
-    local header = cjson.decode(header_json)
-    job.header, job.data, job.created_at = header, data, now
+    header = header or cjson.decode(header_json)
+    local job = { id = id, stored = {}, token = token, run = 1, seq = 1, header = header, data = data,
+        def = header_json .. '\n' .. data, created_at = now }
+    redis.call('HSET', prefix .. 'job:' .. id, 'def', job.def, 'at', int(now))
     if header.w then
         job.notify = table.concat(header.w, ' ')
     end
+    job.affinity_key, job.batch_key = header.ak, header.bk
     new_sequence(job)
     if header.ch then
         job.children, job.delay_after = header.ch, header.d
@@ -41,10 +43,14 @@ local function store_job(meta, token, id, header_json, data)
     if header.x then
         redis.call('ZADD', prefix .. 'deadlines', int(now + header.x), id)
     end
+    if header.dd then
+        hold_key(job)
+    end
     job.added = publish(added_text(job))
     if is_wanted(job, 'added') then
         tell_relay(job, 'added', job.added, added_text(job))
     end
     save_job(job)
-    return { 'added', job.state, int(now) }
+    count_up('added')
+    return { 'added', job.state, int(now), id }
 end

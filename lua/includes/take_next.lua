@@ -1,12 +1,16 @@
--- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit
--- Claims up to `slots` jobs for a worker, in the order that the design's page decides.
+-- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit, groups, choose
+-- include: count_start
+-- Claims up to `slots` jobs for a worker, in the order that the design's page decides: jobs without a group by
+-- priority, then the groups by virtual time. A worker with wishes (warm keys, batches) chooses among those whose turn
+-- is near.
 local DUE_AT_ONCE = 32
 local STALLED_AT_ONCE = 8
 
 local function claim_reply(job)
     header_of(job)
     return { job.id, job.def, int(job.created_at), job.lease, int(job.run), int(job.started), int(job.made or 0),
-        int(job.stalled or 0), int(priority_of(job)), int(job.started_at), job.cancel or '', job.error or '' }
+        int(job.stalled or 0), int(priority_of(job)), int(job.started_at), job.cancel or '', job.error or '',
+        job.checkpoint or '' }
 end
 
 local function start_job(job, lease, worker, lease_ms)
@@ -15,31 +19,104 @@ local function start_job(job, lease, worker, lease_ms)
     end
     job.state, job.lease, job.worker = 'active', lease, worker
     job.started, job.started_at, job.progress = (job.started or 0) + 1, now, nil
-    job.preview = nil
+    job.preview, job.passed_at = nil, nil
     redis.call('ZADD', prefix .. 'active', int(now + lease_ms), job.id)
+    local gid = queue_meta().grouped and group_of(job)
+    if gid then
+        charge(load_group(gid), job)
+    end
+    count_start(job)
     emit(job, 'active', ',"prev":"waiting","worker":' .. cjson.encode(worker))
     save_job(job)
 end
 
--- Returns the claims, and for how many ms a worker may sleep at most (-1: until it is woken).
-local function take_next(meta, token, worker, lease_ms, slots, interval_ms)
-    recover_stalled(meta, lease_ms, interval_ms, STALLED_AT_ONCE)
-    promote_due(DUE_AT_ONCE)
-    local allowed, limited_ms = allowance(meta, slots)
-    local claims = {}
-    if allowed > 0 then
-        local popped = redis.call('ZPOPMIN', prefix .. 'wait', allowed)
-        for i = 1, #popped, 2 do
-            local job = load_job(id_of(popped[i]))
-            start_job(job, token .. '.' .. int(#claims + 1), worker, lease_ms)
-            claims[#claims + 1] = job
+local function pop_from(key, count)
+    local popped, jobs = redis.call('ZPOPMIN', prefix .. key, count), {}
+    for i = 1, #popped, 2 do
+        local job = load_job(id_of(popped[i]))
+        if job.batch_key then
+            redis.call('ZREM', prefix .. 'batch:' .. job.batch_key, popped[i])
         end
-        count_starts(meta, #claims)
+        jobs[#jobs + 1] = job
     end
-    local sleep_ms = limited_ms or next_due_ms() or -1
+    return jobs
+end
+
+-- The next jobs in order. Returns whether more groups are to be looked at.
+local function take_in_order(meta, count, start)
+    local jobs = pop_from('wait', count)
+    for _, job in ipairs(jobs) do
+        start(job)
+    end
+    for _ = #jobs + 1, meta.grouped and count or 0 do
+        local group, more = next_group()
+        if not group then
+            return more
+        end
+        local job = pop_from('group:' .. group.id, 1)[1]
+        redis.call('ZREM', prefix .. 'grouped', wait_member(job))
+        start(job)
+    end
+    return false
+end
+
+-- The next jobs by what the worker wishes. Returns in how many ms a batch is ready that now is too small.
+local function take_by_wish(count, wishes, start)
+    local ready_ms
+    for _ = 1, count do
+        local job, linger_ms = choose(wishes)
+        ready_ms = linger_ms
+        if not job then
+            break
+        end
+        leave_wait(job)
+        start(job)
+        if wishes.batch then
+            for _, member in ipairs(batch_members(job, count - 1)) do
+                local other = load_job(id_of(member))
+                if may_start(other) then
+                    leave_wait(other)
+                    start(other)
+                end
+            end
+            break -- one batch a call
+        end
+    end
+    return ready_ms
+end
+
+local function has_startable(meta)
+    return redis.call('EXISTS', prefix .. 'wait') == 1
+        or (meta.grouped and redis.call('EXISTS', prefix .. 'groups') == 1)
+end
+
+-- Returns the claims, for how many ms a worker may sleep at most (-1: until it is woken), and whether waking it before
+-- is of no use.
+local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wishes)
+    recover_stalled(meta, lease_ms, interval_ms, STALLED_AT_ONCE)
+    promote_due(meta, DUE_AT_ONCE)
+    local allowed, limited_ms, is_own_limit = allowance(meta, slots, worker, wishes.limiter)
+    local claims, more, ready_ms = {}, false, nil
+    local function start(job)
+        start_job(job, token .. '.' .. int(#claims + 1), worker, lease_ms)
+        claims[#claims + 1] = job
+    end
+    if allowed > 0 then
+        if meta.grouped then
+            settle_held()
+        end
+        if wishes.batch or wishes.warm then
+            ready_ms = take_by_wish(allowed, wishes, start)
+        else
+            more = take_in_order(meta, allowed, start)
+        end
+        count_starts(meta, #claims, worker, wishes.limiter)
+    end
+    local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms(meta) or NEVER)
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
-    if (#claims > 0 or slots == 0) and not limited_ms and redis.call('EXISTS', prefix .. 'wait') == 1 then
+    local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0)
+    if may_wake and has_startable(meta) then
         wake_worker()
     end
-    return claims, sleep_ms
+    return claims, sleep_ms == NEVER and -1 or sleep_ms, is_own_limit
 end

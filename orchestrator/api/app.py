@@ -14,6 +14,7 @@ from orchestrator.api.generations import Generations
 from orchestrator.api.health import Health
 from orchestrator.api.images import Images
 from orchestrator.api.limits import BodyLimit
+from orchestrator.api.metrics import MetricsPage
 from orchestrator.api.models import Models
 from orchestrator.api.origins import TrustedOrigins
 from orchestrator.api.problems import HANDLERS
@@ -34,7 +35,7 @@ def create_app(settings: Settings, *, client: Client | None = None) -> Starlette
     resources = (Generations(context), Images(context), Events(context), Models(context))
     v1 = Router([route for resource in resources for route in resource.routes()], redirect_slashes=False)
     app = Starlette(
-        routes=[Mount("/v1", v1), *Health(context).routes(), *pages.routes()],
+        routes=[Mount("/v1", v1), *Health(context).routes(), *MetricsPage(context).routes(), *pages.routes()],
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(TrustedOrigins, settings=settings),

@@ -78,13 +78,10 @@ class Generations:
     async def read_all(self, request: Request) -> Response:
         """A page of the list: the unfinished first, then the newest; or those of one status."""
         limit = read_int(request, "limit", PAGE, 1, MAX_PAGE)
-        start, state = read_cursor(request), read_state(request)
-        if state is None:
-            jobs, _ = await self.queue.get_recent(start, limit)
-        else:
-            jobs = await self.queue.get_jobs([state], start, limit)
-        cursor = write_cursor(start + limit) if len(jobs) == limit else None
-        return JsonResponse(Page(resources_of(jobs), cursor))
+        start = read_cursor(request)
+        page = await self.queue.get_page(start, limit, read_state(request))
+        cursor = write_cursor(start + limit) if page.looked == limit else None
+        return JsonResponse(Page(resources_of(page.jobs), cursor))
 
     async def read(self, request: Request) -> Response:
         """One generation, with its newest preview."""
@@ -134,6 +131,7 @@ def options_of(generation: Generation, settings: Settings, priority: int | None,
         remove_on_fail=KeepJobs(age_s=settings.keep_failed_s),
         notify=tuple(type_ for type_, event in WEBHOOK_EVENTS.items() if event in generation.webhook_events),
         has_files=True,
+        affinity_key=generation.model,
     )
 
 

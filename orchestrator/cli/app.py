@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import generate, jobs, service, up
+from orchestrator.cli import generate, jobs, queues, schedules, service, store, up, workers
 from orchestrator.cli.console import complain
-from orchestrator.errors import InvalidOption, KargahError, RequestRefused, ServiceUnreachable, StartFailed
+from orchestrator.errors import (
+    InvalidOption,
+    KargahError,
+    RequestRefused,
+    ServiceUnreachable,
+    StartFailed,
+    StoreUnavailable,
+)
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -34,6 +41,9 @@ def main() -> None:
     except (InvalidOption, RequestRefused) as problem:
         complain(str(problem))
         sys.exit(EXIT_USAGE)
+    except StoreUnavailable as problem:
+        complain(str(problem), store.ADVICE)
+        sys.exit(EXIT_UNREACHABLE)
     except (StartFailed, KargahError) as problem:
         complain(str(problem))
         sys.exit(EXIT_FAILED)
@@ -66,3 +76,6 @@ app.command("status")(service.status)
 app.command("models")(service.models)
 app.command("webhook-secret")(service.webhook_secret)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(queues.app, name="queues", rich_help_panel="Queues")
+app.command("workers", rich_help_panel="Queues")(workers.workers)
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Queues")

@@ -1,24 +1,46 @@
-"""`kargah jobs`: look at generations, cancel, retry and remove them."""
+"""`kargah jobs`: look at generations, or at the jobs of any queue; cancel, retry, promote and remove them.
 
-import datetime
+Generations are asked of the service; with `--queue`, and for what the service does not offer, Redis itself is asked.
+"""
+
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
-from rich.table import Table
 from rich.text import Text
 
+from orchestrator.cli import queue_jobs
 from orchestrator.cli.console import JobId, Url, connect, out
-from orchestrator.client import GenerationView, StreamEvent
-from orchestrator.clock import now_ms
+from orchestrator.cli.store import opened
+from orchestrator.cli.tables import (
+    AsJson,
+    age,
+    colored,
+    instant,
+    print_event,
+    print_facts,
+    print_json,
+    print_rows,
+    table_of,
+)
+from orchestrator.client import GenerationView
+from orchestrator.job import JobState
 
-app = typer.Typer(help="Look at generations, cancel, retry and remove them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at generations, or with --queue at the jobs of any queue; cancel, retry, promote and remove them.",
+    no_args_is_help=True,
+)
 
-COLORS = {"completed": "green", "failed": "red", "canceled": "yellow", "active": "cyan", "delayed": "magenta"}
-COMMON = frozenset(("type", "job", "id", "at", "run", "attempt", "seq"))
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Queue = Annotated[
+    str,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="QUEUE",
+        help="Jobs of this queue, read from Redis itself, instead of generations.",
+        show_default=False,
+    ),
+]
 
 
 class Status(StrEnum):
@@ -37,9 +59,13 @@ def list_(
     status: Annotated[Status | None, typer.Option(help="Only these.", show_default=False)] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many at most.")] = 20,
     as_json: AsJson = False,
+    queue: Queue = "",
     url: Url = "",
 ) -> None:
     """List generations: those under way first, then the newest finished ones."""
+    if queue:
+        queue_jobs.list_jobs(queue, None if status is None else JobState(status), limit, as_json)
+        return
     found: list[GenerationView] = []
     with connect(url) as client:
         cursor: str | None = None
@@ -50,80 +76,104 @@ def list_(
             if cursor is None:
                 break
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("ID", "STATUS", "AGE"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("PROMPT", overflow="ellipsis", no_wrap=True)
+    table = table_of("ID", "STATUS", "AGE", wide="PROMPT")
     for each in found:
-        age = _duration(now_ms() - each.created_at)
-        table.add_row(each.id, _colored(each.status), age, Text(each.input.prompt))
-    out.print(table if found else "no generations")
+        table.add_row(each.id, colored(each.status), age(each.created_at), Text(each.input.prompt))
+    print_rows(table, "no generations")
 
 
 @app.command()
-def show(job_id: JobId, as_json: AsJson = False, url: Url = "") -> None:
+def show(job_id: JobId, as_json: AsJson = False, queue: Queue = "", url: Url = "") -> None:
     """Show one generation with all that is known of it."""
+    if queue:
+        queue_jobs.show_job(queue, job_id, as_json)
+        return
     with connect(url) as client:
         generation = client.get(job_id)
     if as_json:
-        _print_json(generation)
-        return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, value in _facts(generation):
-        table.add_row(name, value if isinstance(value, Text) else Text(value))
-    out.print(table)
+        print_json(generation)
+    else:
+        print_facts(_facts(generation))
 
 
 @app.command()
-def cancel(job_id: JobId, url: Url = "") -> None:
+def cancel(job_id: JobId, queue: Queue = "", url: Url = "") -> None:
     """Cancel a generation: at once if it waits, within a step if it runs."""
-    with connect(url) as client:
-        generation = client.cancel(job_id)
-    out.print("canceled" if generation.status == "canceled" else "canceling")
+    if queue:
+        with opened(queue) as store:
+            state = store.cancel(job_id, by="kargah jobs cancel").state
+    else:
+        with connect(url) as client:
+            state = client.cancel(job_id).status
+    out.print("canceled" if state is JobState.CANCELED else "canceling")
 
 
 @app.command()
-def retry(job_id: JobId, url: Url = "") -> None:
+def retry(job_id: JobId, queue: Queue = "", url: Url = "") -> None:
     """Run a finished generation again, with the same seed."""
-    with connect(url) as client:
-        generation = client.retry(job_id)
-    out.print(_colored(generation.status))
+    if queue:
+        with opened(queue) as store:
+            state = store.retry(job_id).state
+    else:
+        with connect(url) as client:
+            state = client.retry(job_id).status
+    out.print(colored(state))
 
 
 @app.command()
-def remove(job_id: JobId, url: Url = "") -> None:
+def promote(job_id: JobId, queue: Queue = "") -> None:
+    """End the delay of a job: it waits for a worker from now on, by its priority."""
+    with opened(queue) as store:
+        out.print(colored(store.promote(job_id).state))
+
+
+@app.command()
+def remove(job_id: JobId, queue: Queue = "", url: Url = "") -> None:
     """Remove a generation and its pictures. One that runs must be canceled first."""
-    with connect(url) as client:
-        client.remove(job_id)
-    out.print("removed")
+    if queue:
+        with opened(queue) as store:
+            was_there = store.remove(job_id)
+    else:
+        was_there = True
+        with connect(url) as client:
+            client.remove(job_id)
+    out.print("removed" if was_there else "there was no such job")
 
 
 @app.command()
-def logs(
+def events(
     job_id: JobId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it is finished.")] = False,
+    queue: Queue = "",
     url: Url = "",
 ) -> None:
     """Show all that happened to a generation, one line for each event."""
+    if queue:
+        queue_jobs.show_events(queue, job_id, follow)
+        return
     with connect(url) as client:
         last_id = "0-0"
         for event in client.history(job_id):
-            _print_event(event)
+            print_event(event.type, event.data)
             last_id = event.id or last_id
         if follow:
             for event in client.follow(job_id, last_id):
-                _print_event(event)
+                print_event(event.type, event.data)
+
+
+@app.command()
+def logs(job_id: JobId, queue: Queue = "") -> None:
+    """Show what a job's processor logged. (What happened to it: `kargah jobs events`.)"""
+    queue_jobs.show_lines(queue, job_id)
 
 
 def _facts(generation: GenerationView) -> list[tuple[str, str | Text]]:
     given = generation.input
     facts: list[tuple[str, str | Text]] = [
         ("id", generation.id),
-        ("status", _colored(generation.status)),
+        ("status", colored(generation.status)),
         ("prompt", given.prompt),
         ("model", given.model),
         (
@@ -131,51 +181,17 @@ def _facts(generation: GenerationView) -> list[tuple[str, str | Text]]:
             f"{given.width}×{given.height}, {given.steps} steps, guidance {given.guidance_scale:g}, seed {given.seed}",
         ),
         ("attempt", f"{generation.attempt} of {generation.attempts}, run {generation.run}"),
-        ("created", _instant(generation.created_at)),
+        ("created", instant(generation.created_at)),
     ]
     if given.negative_prompt:
         facts.insert(3, ("negative", given.negative_prompt))
     for name in ("started", "finished", "expires"):
-        instant = getattr(generation, f"{name}_at")
-        if instant is not None:
-            facts.append((name, _instant(instant)))
+        moment = getattr(generation, f"{name}_at")
+        if moment is not None:
+            facts.append((name, instant(moment)))
     if generation.progress is not None and not generation.status.is_finished:
         facts.append(("progress", f"{generation.progress.phase}, {generation.progress.fraction:.0%}"))
     if generation.error is not None:
         facts.append(("error", f"{generation.error.message} ({generation.error.kind})"))
     facts.extend(("image", picture.url) for picture in generation.images)
     return facts
-
-
-def _print_event(event: StreamEvent) -> None:
-    moment = datetime.datetime.fromtimestamp(event.data["at"] / 1000).astimezone()
-    fields = " ".join(f"{name}={_plain(value)}" for name, value in event.data.items() if name not in COMMON)
-    out.print(Text.assemble((f"{moment:%H:%M:%S.%f}"[:-3], "dim"), f" {event.type:<10} {fields}"))
-
-
-def _plain(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str) and value.isprintable() and " " not in value
-        else msgspec.json.encode(value).decode()
-    )
-
-
-def _print_json(value: object) -> None:
-    out.print(msgspec.json.format(msgspec.json.encode(value)).decode(), markup=False)
-
-
-def _colored(status: str) -> Text:
-    return Text(str(status), style=COLORS.get(status, ""))
-
-
-def _instant(ms: int) -> str:
-    return f"{datetime.datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def _duration(ms: int) -> str:
-    seconds = max(0, ms // 1000)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"

@@ -1,16 +1,42 @@
 """A queue of jobs: one file of this package for each side it is looked at from."""
 
-from orchestrator.queue.adding import Adding
 from orchestrator.queue.admin import Admin
+from orchestrator.queue.bulk import BulkAdding, BulkJob
 from orchestrator.queue.children import Children
+from orchestrator.queue.cleaning import Cleaning
 from orchestrator.queue.connection import QueueConnection
+from orchestrator.queue.groups import Groups
+from orchestrator.queue.observing import Observing, QueueMeta
 from orchestrator.queue.reading import MAX_EVENT_PAGE, MAX_PAGE, MAX_RECENT, Reading, Snapshot
+from orchestrator.queue.schedules import Schedules
 from orchestrator.queue.steering import MAX_REASON_BYTES, Steering
+from orchestrator.queue.waiting import Waiting
 
-__all__ = ["MAX_EVENT_PAGE", "MAX_PAGE", "MAX_REASON_BYTES", "MAX_RECENT", "Queue", "QueueConnection", "Snapshot"]
+__all__ = [
+    "MAX_EVENT_PAGE",
+    "MAX_PAGE",
+    "MAX_REASON_BYTES",
+    "MAX_RECENT",
+    "BulkJob",
+    "Queue",
+    "QueueConnection",
+    "QueueMeta",
+    "Snapshot",
+]
 
 
-class Queue(Adding, Steering, Admin, Children, Reading):
+class Queue(
+    BulkAdding,
+    Steering,
+    Schedules,
+    Admin,
+    Cleaning,
+    Groups,
+    Children,
+    Observing,
+    Waiting,
+    Reading,
+):
     """One queue. Safe to share between tasks; close it, or use it as an async context manager.
 
         async with Queue("paint", "redis://localhost") as queue:

@@ -3,6 +3,7 @@
 from types import TracebackType
 from typing import Self
 
+from orchestrator.group import WhyWaiting
 from orchestrator.job import JobOptions
 from orchestrator.keys import QUEUES_KEY, Keys
 from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
@@ -26,6 +27,7 @@ class QueueConnection:
         self.scripts = Scripts(self.client, self.keys, deadline_s)
         self._default_job_options = default_job_options or JobOptions()
         self._is_registered = False
+        self._whys: dict[str, tuple[float, WhyWaiting | None]] = {}
 
     async def __aenter__(self) -> Self:
         return self

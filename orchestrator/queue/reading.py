@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from orchestrator.errors import InvalidOption, JobNotFound
 from orchestrator.events import Event, id_key
-from orchestrator.job import Job, JobState, check_int
+from orchestrator.job import MAX_PRIORITY, Job, JobState, check_int
 from orchestrator.keys import check_job_id
 from orchestrator.queue.connection import QueueConnection
+from orchestrator.scripts import Page
 
 MAX_PAGE = 100
 MAX_RECENT = 1000
@@ -53,18 +54,39 @@ class Reading(QueueConnection):
         check_int("count", count, 1, MAX_PAGE)
         if isinstance(states, str) or not set(states) <= set(JobState):
             raise InvalidOption("states", f"must be a list of job states: {', '.join(JobState)}")
-        jobs, _ = await self.scripts.get_jobs(states, start, count)
-        return jobs
+        return (await self.scripts.get_jobs(states, start, count)).jobs
 
     async def get_recent(self, start: int = 0, count: int = 50) -> tuple[list[Job], str]:
         """A page over all states, unfinished ones first, then finished ones, newest first; and the newest event id."""
         check_int("start", start, 0, MAX_RECENT)
         check_int("count", count, 1, MAX_PAGE)
-        return await self.scripts.get_recent(start, count)
+        page = await self.scripts.get_recent(start, count)
+        return page.jobs, page.last_id
+
+    async def get_page(self, start: int = 0, count: int = 50, state: JobState | None = None) -> Page:
+        """A page of one state, or over all as `get_recent`, with what is needed to go on: see `Page.looked`."""
+        check_int("start", start, 0, MAX_RECENT if state is None else 2**53)
+        check_int("count", count, 1, MAX_PAGE)
+        if state is None:
+            return await self.scripts.get_recent(start, count)
+        return await self.scripts.get_jobs([JobState(state)], start, count)
 
     async def get_counts(self) -> dict[str, int]:
-        """How many jobs are in each state. `prioritized` ones are waiting ones with a priority."""
+        """How many jobs are in each state. `prioritized` and `grouped` ones are waiting, too."""
         return await self.scripts.get_counts()
+
+    async def count(self) -> int:
+        """How many jobs have yet to start: waiting and delayed ones."""
+        counts = await self.get_counts()
+        return counts["waiting"] + counts["delayed"]
+
+    async def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
+        """How many jobs of each of these priorities (at most 500) wait."""
+        if not 1 <= len(priorities) <= 500:
+            raise InvalidOption("priorities", "must be 1 to 500 priorities")
+        for priority in priorities:
+            check_int("priorities", priority, 0, MAX_PRIORITY)
+        return dict(zip(priorities, await self.scripts.get_counts_per_priority(priorities), strict=True))
 
     async def get_logs(self, job_id: str, start: int = 0, count: int = MAX_PAGE) -> list[str]:
         """Lines that the processor logged, oldest first."""
@@ -73,6 +95,13 @@ class Reading(QueueConnection):
         key = f"{self.keys.prefix}lines:{check_job_id(job_id)}"
         lines = await self.scripts.retrying("LRANGE", lambda: self.client.lrange(key, start, start + count - 1))
         return [line.decode() for line in lines]
+
+    async def clear_logs(self, job_id: str, keep: int = 0) -> None:
+        """Forget the lines that the processor logged, but the newest `keep`. Source: BullMQ's clearJobLogs."""
+        check_int("keep", keep, 0, 100_000)
+        key = f"{self.keys.prefix}lines:{check_job_id(job_id)}"
+        start, stop = (-keep, -1) if keep else (1, 0)
+        await self.scripts.retrying("LTRIM", lambda: self.client.ltrim(key, start, stop))
 
     async def get_preview(self, job_id: str) -> bytes | None:
         """The newest preview picture of a running job."""

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from orchestrator.errors import JobNotFound
-from orchestrator.job import MAX_PRIORITY, CancelRequest, Job, JobState, check_int, clip
+from orchestrator.backoff import MAX_DELAY_MS
+from orchestrator.job import MAX_PRIORITY, CancelRequest, Job, check_int, clip
 from orchestrator.keys import check_job_id, new_token
 from orchestrator.queue.reading import Reading
 
@@ -17,15 +17,15 @@ class Steering(Reading):
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
         What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
-        Raises `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
+        Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
+        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
         """
         request = msgspec.json.encode(CancelRequest(clip(by, MAX_REASON_BYTES), clip(reason, MAX_REASON_BYTES)))
-        state = await self.scripts.cancel_job(new_token(), check_job_id(job_id), request, whole=cancel_children)
-        return await self._after(job_id, state)
+        return await self.scripts.cancel_job(new_token(), check_job_id(job_id), request, whole=cancel_children)
 
     async def retry(self, job_id: str) -> Job:
         """Start a new run of a finished job, with fresh attempts. Raises `JobNotFound`, `WrongState`."""
-        return await self._after(job_id, await self.scripts.reprocess_job(new_token(), check_job_id(job_id)))
+        return await self.scripts.reprocess_job(new_token(), check_job_id(job_id))
 
     async def remove(self, job_id: str, *, remove_children: bool = True) -> bool:
         """Remove a job that does not run, with its history and files, and with all jobs below it.
@@ -37,16 +37,14 @@ class Steering(Reading):
 
     async def promote(self, job_id: str) -> Job:
         """End a job's delay; its priority stays. Raises `JobNotFound`, `WrongState`."""
-        return await self._after(job_id, await self.scripts.promote(new_token(), check_job_id(job_id)))
+        return await self.scripts.promote(new_token(), check_job_id(job_id))
 
     async def change_priority(self, job_id: str, priority: int) -> Job:
         """Give an unfinished job another priority; a waiting one goes behind its new equals."""
         check_int("priority", priority, 0, MAX_PRIORITY)
-        state = await self.scripts.change_priority(new_token(), check_job_id(job_id), priority)
-        return await self._after(job_id, state)
+        return await self.scripts.change_priority(new_token(), check_job_id(job_id), priority)
 
-    async def _after(self, job_id: str, state: JobState) -> Job:
-        found = await self.get_job(job_id)
-        if found is None:  # its options let it go with its end
-            raise JobNotFound(f"job {job_id} is {state} and, as its options say, not kept")
-        return found
+    async def change_delay(self, job_id: str, delay_ms: int) -> Job:
+        """Give a delayed job another delay, from now. Raises `JobNotFound`, `WrongState`."""
+        check_int("delay_ms", delay_ms, 0, MAX_DELAY_MS)
+        return await self.scripts.change_delay(new_token(), check_job_id(job_id), delay_ms)

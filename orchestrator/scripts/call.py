@@ -11,7 +11,7 @@ from redis import exceptions as redis_errors
 import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
-from orchestrator.scripts.connection import Client
+from orchestrator.scripts.connection import Client, drop_connections
 
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
@@ -22,6 +22,7 @@ _ERRORS: dict[str, type[errors.KargahError]] = {
     "LEASE_LOST": errors.LeaseLost,
     "QUEUE_FULL": errors.QueueFull,
     "FLOW_REFUSED": errors.FlowRefused,
+    "GROUP_FULL": errors.GroupFull,
     "LAYOUT_MISMATCH": errors.LayoutMismatch,
     "OOM": errors.StoreUnavailable,
     "MISCONF": errors.StoreUnavailable,
@@ -36,6 +37,8 @@ _PASSING = (
     TimeoutError,
     OSError,
 )
+_DEMOTED = (redis_errors.ReadOnlyError, redis_errors.MasterDownError)
+"""What a primary says that became a replica: behind the same name there may be another primary by now."""
 _PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
 """Errors that redis-py has no class for."""
 
@@ -47,6 +50,8 @@ class ScriptCaller:
         self.client = client
         self.keys = keys
         self.deadline_s = deadline_s
+        self.answered_at: float | None = None
+        """When Redis last answered, by the event loop's clock."""
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
         return await self.retrying(name, lambda: self._evaluate(name, args))
@@ -59,9 +64,13 @@ class ScriptCaller:
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await call()
+                    answer = await call()
+                self.answered_at = loop.time()
+                return answer
             except _PASSING as problem:
                 trouble: Exception = problem
+                if isinstance(problem, _DEMOTED):
+                    await drop_connections(self.client)
             except redis_errors.ResponseError as problem:
                 if not str(problem).startswith(_PASSING_WORDS):
                     raise _named(problem) from None
@@ -77,7 +86,7 @@ class ScriptCaller:
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
         try:
-            return await self.client.evalsha(_sha(name), 2, self.keys.meta, self.keys.none, *args)
+            return await self.client.evalsha(script_sha(name), 2, self.keys.meta, self.keys.none, *args)
         except redis_errors.NoScriptError:
             return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
 
@@ -85,7 +94,8 @@ class ScriptCaller:
 _shas: dict[str, str] = {}
 
 
-def _sha(name: str) -> str:
+def script_sha(name: str) -> str:
+    """By what name the server knows a script that it has seen."""
     if name not in _shas:
         _shas[name] = hashlib.sha1(lua.source(name).encode(), usedforsecurity=False).hexdigest()
     return _shas[name]
@@ -93,6 +103,8 @@ def _sha(name: str) -> str:
 
 def _named(problem: redis_errors.ResponseError) -> Exception:
     word, _, rest = str(problem).partition(" ")
+    if isinstance(problem, redis_errors.AskError):
+        return errors.InvalidOption("redis", "the server is a node of a cluster; name it redis+cluster://host:port")
     if isinstance(problem, redis_errors.OutOfMemoryError):
         return errors.StoreUnavailable("Redis is full (maxmemory); nothing was changed")
     named = _ERRORS.get(word)

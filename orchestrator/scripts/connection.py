@@ -1,11 +1,15 @@
 """Clients of Redis as this package needs them, and the end of tasks that use them."""
 
 import asyncio
+import contextlib
 from typing import Any, TypeAlias
 
+from redis import exceptions as redis_errors
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+
+from orchestrator.scripts.cluster import SCHEMES, ClusterClient
 
 Client: TypeAlias = Redis
 
@@ -13,21 +17,42 @@ CANCEL_AGAIN_S = 0.05
 
 
 def connect(url: str, *, max_connections: int = 64, timeout_s: float | None = 5.0) -> Client:
-    """A client for `redis://`, `rediss://` or `unix://`. A pool at its limit waits instead of failing.
+    """A client for `redis://`, `rediss://`, `unix://`, or a cluster: `redis+cluster://host:port[,host:port …]`.
 
-    Sending again is left to `Scripts`, the only one who knows that it is safe. For blocking reads pass a
-    `timeout_s` above the block.
+    A pool at its limit waits instead of failing. Sending again is left to `Scripts`, the only one who knows that it is
+    safe. For blocking reads pass a `timeout_s` above the block. Of a cluster any nodes may be named, best several.
     """
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=max_connections,
-        timeout=20,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=3,
-        retry=Retry(NoBackoff(), 0),
-        health_check_interval=15,
-    )
-    return Redis.from_pool(pool)
+    options: dict[str, Any] = {
+        "max_connections": max_connections,
+        "timeout": 20,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": 3,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 15,
+    }
+    if url.startswith(SCHEMES):
+        return ClusterClient(url, **options)
+    return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+
+
+def twin(client: Client, *, max_connections: int, timeout_s: float) -> Client:
+    """A client of the same server or cluster with connections of its own."""
+    if isinstance(client, ClusterClient):
+        return ClusterClient(client.url, **client.options | _limits(max_connections, timeout_s))
+    pool = client.connection_pool
+    options = pool.connection_kwargs | _limits(max_connections, timeout_s)
+    return type(client).from_pool(type(pool)(connection_class=pool.connection_class, **options))
+
+
+async def node_of(client: Client, key: str) -> Client:
+    """The client itself, or of a cluster the one of the node that has `key` now: where to subscribe."""
+    return await client.find_node(key) if isinstance(client, ClusterClient) else client
+
+
+async def drop_connections(client: Client) -> None:
+    """Let the next calls make new connections: the server behind these is a primary no more."""
+    with contextlib.suppress(redis_errors.RedisError, OSError):
+        await client.connection_pool.disconnect(inuse_connections=False)
 
 
 async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
@@ -39,3 +64,7 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+
+
+def _limits(max_connections: int, timeout_s: float) -> dict[str, Any]:
+    return {"max_connections": max_connections, "socket_timeout": timeout_s}

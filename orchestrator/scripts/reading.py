@@ -1,10 +1,36 @@
 """Calls that only read."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from orchestrator.job import Job, JobState
 from orchestrator.replies import read_job
 from orchestrator.scripts.call import ScriptCaller
+
+
+class Page(NamedTuple):
+    """A page of jobs, and the queue's newest event id.
+
+    looked: how many ids the page covers. A record that has just ended is not among the jobs, but counts here: the
+    next page begins `looked` after this one, and there is none when `looked` is less than was asked for.
+    """
+
+    jobs: list[Job]
+    last_id: str
+    looked: int
+
+
+class Limits(NamedTuple):
+    """What limits a queue, as of one instant; 0 = no such limit.
+
+    wait_ms: how long the limits on starts hold up the next one. active: how many jobs run.
+    """
+
+    concurrency: int
+    rate_max: int
+    rate_ms: int
+    wait_ms: int
+    active: int
 
 
 class ReadingScripts(ScriptCaller):
@@ -17,20 +43,28 @@ class ReadingScripts(ScriptCaller):
             return None
         return read_job(self.keys.queue, reply[0]), reply[1], reply[2].decode()
 
-    async def get_jobs(self, states: Sequence[JobState], start: int, count: int) -> tuple[list[Job], str]:
-        """A page of each state, and the queue's newest event id."""
-        jobs, last_id = await self._run("get_jobs", start, count, *states)
-        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
+    async def get_jobs(self, states: Sequence[JobState], start: int, count: int) -> Page:
+        """A page of each state; `looked` is that of the state with the most."""
+        jobs, last_id, looked = await self._run("get_jobs", start, count, *states)
+        return Page([read_job(self.keys.queue, job) for job in jobs], last_id.decode(), looked)
 
-    async def get_recent(self, start: int, count: int) -> tuple[list[Job], str]:
-        """A page over all states, and the queue's newest event id."""
-        jobs, last_id = await self._run("get_recent", start, count)
-        return [read_job(self.keys.queue, job) for job in jobs], last_id.decode()
+    async def get_recent(self, start: int, count: int) -> Page:
+        """A page over all states."""
+        jobs, last_id, looked = await self._run("get_recent", start, count)
+        return Page([read_job(self.keys.queue, job) for job in jobs], last_id.decode(), looked)
+
+    async def get_counts_per_priority(self, priorities: Sequence[int]) -> list[int]:
+        """How many jobs of each priority wait."""
+        return [int(count) for count in await self._run("get_counts_per_priority", *priorities)]
 
     async def get_counts(self) -> dict[str, int]:
         """State → number of jobs."""
         flat = await self._run("get_counts")
         return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def get_limits(self) -> Limits:
+        """The queue's limits."""
+        return Limits(*map(int, await self._run("get_limits")))
 
     async def get_events(self, after: str, count: int) -> list[tuple[str, bytes]] | None:
         """Events of the queue after an id, as (id, JSON); None when that id is not covered any more."""

@@ -8,9 +8,9 @@ from orchestrator.scripts.call import ScriptCaller
 class UpkeepScripts(ScriptCaller):
     """What keeps a queue in order when nobody asks."""
 
-    async def promote_jobs(self, limit: int) -> int:
+    async def move_due_jobs(self, limit: int) -> int:
         """Move what is due; returns how many."""
-        return int(await self._run("promote_jobs", limit))
+        return int(await self._run("move_due_jobs", limit))
 
     async def move_stalled_to_wait(self, lease_ms: int, interval_ms: int, limit: int) -> int:
         """Recover what is stalled; returns how many."""

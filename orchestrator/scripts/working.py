@@ -18,10 +18,7 @@ class Claim(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """How an attempt ended. `outcome`: completed, failed, canceled, returned or waiting-children.
-
-    pause_ms: before the next attempt; −1 = no further one.
-    """
+    """How an attempt ended; `move_to_finished` says what there is. `pause_ms` −1 = no further attempt."""
 
     job_id: str
     lease: str
@@ -31,11 +28,16 @@ class Finish(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What a claiming call brought. `sleep_ms`: how long a worker without work may sleep, −1 = until woken."""
+    """What a claiming call brought.
+
+    sleep_ms: how long a worker without work may sleep, −1 = until woken.
+    is_deaf: waking this worker before is of no use.
+    """
 
     outcomes: list[str]
     claims: list[Claim]
     sleep_ms: int
+    is_deaf: bool = False
 
 
 class Report(NamedTuple):
@@ -51,11 +53,11 @@ class WorkingScripts(ScriptCaller):
     """What a worker does with jobs."""
 
     async def move_to_active(
-        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int
+        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int, wishes: bytes = b""
     ) -> Claims:
-        """Claim up to `slots` jobs."""
-        claims, sleep_ms = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots)
-        return Claims([], [_claim(self.keys.queue, claim) for claim in claims], int(sleep_ms))
+        """Claim up to `slots` jobs; `wishes` as the script's header says."""
+        reply = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots, wishes)
+        return self._claims([], *reply)
 
     async def move_to_finished(
         self,
@@ -66,12 +68,22 @@ class WorkingScripts(ScriptCaller):
         interval_ms: int,
         slots: int,
         finishes: Sequence[Finish],
+        wishes: bytes = b"",
+        keep: bytes = b"",
     ) -> Claims:
-        """End attempts and claim up to `slots` jobs in the same round trip."""
-        parts = [part for finish in finishes for part in finish]
-        reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, *parts)
-        outcomes = [outcome.decode() for outcome in reply[0]]
-        return Claims(outcomes, [_claim(self.keys.queue, claim) for claim in reply[1]], int(reply[2]))
+        """End attempts and claim up to `slots` jobs in the same round trip.
+
+        keep: for how long jobs are kept that do not say so themselves, with the names of a header; empty = for ever.
+        """
+        parts: list[str | bytes | int] = [part for finish in finishes for part in finish]
+        if keep:
+            parts.append(keep)
+        reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, wishes, *parts)
+        return self._claims(*reply)
+
+    def _claims(self, outcomes: list[bytes], claims: list[Sequence[bytes]], sleep_ms: bytes, deaf: bytes) -> Claims:
+        held = [_claim(self.keys.queue, claim) for claim in claims]
+        return Claims([outcome.decode() for outcome in outcomes], held, int(sleep_ms), deaf == b"1")
 
     async def extend_locks(
         self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]
@@ -86,6 +98,10 @@ class WorkingScripts(ScriptCaller):
         number, name, content, preview = report
         reply = await self._run("update_progress", job_id, lease, number, name, content, preview, PREVIEW_MS)
         return read_cancel(reply)
+
+    async def save_checkpoint(self, job_id: str, lease: str, number: int, value: bytes) -> CancelRequest | None:
+        """Store how far a job has come; the answer says whether to stop."""
+        return read_cancel(await self._run("save_checkpoint", job_id, lease, number, value))
 
     async def add_log(self, job_id: str, lease: str, number: int, line: str) -> CancelRequest | None:
         """Add a line to the job's log; the answer says whether to stop."""

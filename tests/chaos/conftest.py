@@ -2,27 +2,28 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers import _die_with_parent
+from orchestrator.queue import Queue
+from tests.chaos.checks import Spawn
+from tests.servers import Server, _die_with_parent
 
 ROOT = Path(__file__).parents[2]
-
-Spawn = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
 def spawn(url: str, queue_name: str) -> Iterator[Spawn]:
-    """Start a worker process; options as `slots=4, lease_ms=2000`."""
+    """Start a worker process; options as `slots=4, lease_ms=2000`, `to` = another server's URL."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def spawn(queue: str = queue_name, **options: object) -> "subprocess.Popen[bytes]":
+    def spawn(queue: str = queue_name, to: str = url, **options: object) -> "subprocess.Popen[bytes]":
         words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.worker_process", url, queue, *words],
+            [sys.executable, "-m", "tests.chaos.worker_process", to, queue, *words],
             cwd=ROOT,
             preexec_fn=_die_with_parent,
         )
@@ -34,3 +35,20 @@ def spawn(url: str, queue_name: str) -> Iterator[Spawn]:
         if process.poll() is None:
             process.kill()
         process.wait(10)
+
+
+@pytest.fixture
+def mortal(runtime_folder: Path) -> Iterator[Server]:
+    """A server with an append-only file, to be killed and started again."""
+    folder = Path(tempfile.mkdtemp(dir=runtime_folder))
+    server = Server("valkey", folder, "--appendonly", "yes", "--appendfsync", "everysec")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def lasting(mortal: Server, queue_name: str) -> AsyncIterator[Queue]:
+    """A queue on the mortal server."""
+    async with Queue(queue_name, mortal.url) as queue:
+        yield queue

@@ -10,11 +10,11 @@ import pytest
 
 from orchestrator.errors import FlowRefused, JobNotFound, WrongState
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import JobOptions, Parent
+from orchestrator.job import JobOptions
+from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Client
-from tests.chaos.conftest import Spawn
-from tests.chaos.test_lost_workers import LONG_S, assert_completed_once, count
+from tests.chaos.checks import LONG_S, Spawn, assert_completed_once, count
 from tests.chaos.worker_process import Work
 from tests.conftest import wait_until
 from tests.invariants import check_queue
@@ -151,12 +151,12 @@ class Player:
 
     async def wait_long(self) -> None:
         await self.scene.make_due()
-        await self.scene.scripts.promote_jobs(100)
+        await self.scene.scripts.move_due_jobs(100)
 
     async def expire(self) -> None:
         if self.draw.random() < 0.2:
             await self.scene.pass_deadlines()
-            await self.scene.scripts.promote_jobs(100)
+            await self.scene.scripts.move_due_jobs(100)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -4,7 +4,6 @@ import asyncio
 import random
 import signal
 import subprocess
-from typing import Any
 
 import pytest
 
@@ -13,71 +12,28 @@ from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.worker import Worker
-from tests.chaos.conftest import Spawn
+from tests.chaos.checks import LONG_S, Load, Spawn, assert_completed_once, count, ledger, size
 from tests.chaos.worker_process import Work, ledger_key
 from tests.conftest import wait_until
 from tests.invariants import check_history, check_queue
 
-LONG_S = 60.0
-
-
-async def ledger(client: Any, queue: str, job_id: str) -> list[str]:
-    return [entry.decode() for entry in await client.lrange(ledger_key(queue, job_id), 0, -1)]
-
-
-async def count(queue: Queue, state: str) -> int:
-    return (await queue.get_counts())[state]
-
-
-async def assert_completed_once(queue: Queue, job_id: str) -> int:
-    """Returns how often the job was started."""
-    history = await queue.get_history(job_id)
-    check_history(history)
-    types = [event.type for event in history]
-    assert types.count("completed") == 1
-    assert types[-1] == "completed"
-    done = await ledger(queue.client, queue.name, job_id)
-    job = await queue.get_job(job_id)
-    assert job is not None
-    assert job.result is not None
-    winner = job.result_as(str)
-    assert winner == job.lease
-    assert f"end {winner}" in done, "what is recorded is an attempt that did its work"
-    return sum(entry.startswith("start") for entry in done)
-
 
 @pytest.mark.parametrize("seed", [20])
-async def test_500_jobs_survive_20_kills_of_their_workers(queue: Queue, spawn: Spawn, seed: int) -> None:
+async def test_jobs_survive_many_kills_of_their_workers(queue: Queue, spawn: Spawn, seed: int) -> None:
+    jobs, kills = size(500, 5000), size(20, 200)
     draw = random.Random(seed)
-    ids = [f"j{number}" for number in range(500)]
-    for job_id in ids:
-        await queue.add("work", Work(ms=50), JobOptions(id=job_id, max_stalled=20))
-    options = {"slots": 4, "lease_ms": 2000, "interval_ms": 500}
-    workers = [spawn(**options) for _ in range(4)]
-    kills = 0
-    for kill in range(20):
+    load = Load(queue, spawn, queue.client, slots=4, lease_ms=2000, interval_ms=500)
+    await load.add(jobs, ms=50)
+    load.start(workers=4)
+    for kill in range(kills):
 
         async def is_time(done: int = kill * 23) -> bool:
             return await count(queue, "completed") > done
 
         await wait_until(is_time, LONG_S)
-        victim = draw.randrange(4)
-        workers[victim].kill()
-        workers[victim].wait(10)
-        workers[victim] = spawn(**options)
-        kills += 1
-
-    async def all_done() -> bool:
-        return await count(queue, "completed") == 500
-
-    await wait_until(all_done, LONG_S)
-    for worker in workers:
-        worker.send_signal(signal.SIGTERM)
-    assert {worker.wait(20) for worker in workers} <= {0, -signal.SIGTERM}  # one may not have begun yet
-    await check_queue(queue)
-    starts = [await assert_completed_once(queue, job_id) for job_id in ids]
-    assert kills == 20
-    assert 0 < sum(starts) - 500 <= kills * 4, "some jobs ran again, at most one for each slot of a killed worker"
+        load.kill(draw.randrange(4))
+    again = await load.finish()
+    assert 0 < again <= kills * 4, "some jobs ran again, at most one for each slot of a killed worker"
 
 
 async def test_a_worker_that_dies_before_or_after_any_of_its_calls_loses_and_doubles_nothing(

@@ -2,17 +2,17 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.active_job import ActiveJob
-from orchestrator.job import JobOptions, JobState
+from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
 from orchestrator.scripts import connect
 from orchestrator.worker import Worker
 from orchestrator.worker.claimer import BLOCK_S
+from tests.chaos.checks import until_completed
 from tests.conftest import wait_until
 from tests.faultproxy import FaultProxy
 from tests.invariants import check_history, check_queue
@@ -20,30 +20,6 @@ from tests.servers import Server
 
 RESUME_S = 5.0
 STOP_S = 15.0
-
-
-@pytest.fixture
-def mortal(runtime_folder: Path) -> Iterator[Server]:
-    """A server with an append-only file, to be killed and started again."""
-    server = Server("valkey", runtime_folder / "mortal", "--appendonly", "yes", "--appendfsync", "everysec")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-async def lasting(mortal: Server, queue_name: str) -> AsyncIterator[Queue]:
-    """A queue on the mortal server."""
-    async with Queue(queue_name, mortal.url) as queue:
-        yield queue
-
-
-async def until_completed(queue: Queue, *job_ids: str, timeout_s: float = 20.0) -> None:
-    async def are() -> bool:
-        jobs = [await queue.get_job(job_id) for job_id in job_ids]
-        return all(job is not None and job.state is JobState.COMPLETED for job in jobs)
-
-    await wait_until(are, timeout_s)
 
 
 async def test_an_outage_longer_than_a_block_while_idle_and_within_a_job(mortal: Server, lasting: Queue) -> None:

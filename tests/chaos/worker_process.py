@@ -5,8 +5,10 @@ The processor writes what it did into a ledger beside the queue: a list per job,
 
 import argparse
 import asyncio
+import ctypes
 import os
 import signal
+import time
 from typing import Any
 
 import msgspec
@@ -23,11 +25,25 @@ class Work(msgspec.Struct):
     ms: int = 0
     chatty: bool = False
     kill: bool = False
+    block: str = ""
 
 
 def ledger_key(queue: str, job_id: str) -> str:
     """Where a job's ledger is."""
     return f"ledger:{queue}:{job_id}"
+
+
+def block(how: str, seconds: float) -> None:
+    """Hold up the event loop: sleep | python | gil (a C call that lets no other thread run)."""
+    match how:
+        case "sleep":
+            time.sleep(seconds)
+        case "python":
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                pass
+        case "gil":
+            ctypes.PyDLL(None).usleep(round(seconds * 1_000_000))
 
 
 def crash_at(call: int, when: str) -> None:
@@ -53,7 +69,7 @@ def crash_at(call: int, when: str) -> None:
 
 async def work(options: argparse.Namespace) -> None:
     """Run a worker until this process is told to stop."""
-    client = connect(options.url)
+    client = connect(options.ledger or options.url)
 
     async def process(job: ActiveJob) -> str:
         wish = job.data_as(Work)
@@ -65,7 +81,10 @@ async def work(options: argparse.Namespace) -> None:
             await job.update_progress(1)
             await job.log("half way")
             await job.milestone("half")
-        await asyncio.sleep(wish.ms / 1000)
+        if wish.block:
+            block(wish.block, wish.ms / 1000)
+        else:
+            await asyncio.sleep(wish.ms / 1000)
         await client.rpush(key, f"end {job.lease}")
         return job.lease
 
@@ -76,6 +95,9 @@ async def work(options: argparse.Namespace) -> None:
         concurrency=options.slots,
         lease_ms=options.lease_ms,
         interval_ms=options.interval_ms,
+        stop_grace_s=options.grace_s,
+        keeper=options.keeper == "yes",
+        cancel_grace_ms=options.cancel_grace_ms,
     )
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -90,9 +112,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("queue")
+    parser.add_argument("--ledger", default="")
     parser.add_argument("--slots", type=int, default=1)
     parser.add_argument("--lease-ms", type=int, default=2000)
     parser.add_argument("--interval-ms", type=int, default=500)
+    parser.add_argument("--grace-s", type=float, default=30.0)
+    parser.add_argument("--keeper", default="yes")
+    parser.add_argument("--cancel-grace-ms", type=int, default=5000)
     parser.add_argument("--crash-at", type=int, default=0)
     parser.add_argument("--when", default="before")
     options = parser.parse_args()

@@ -97,6 +97,10 @@ class Scene:
         await self.client.zadd(f"{self.prefix}expires:{state}", {job_id: 1})
         self.definitions.pop(job_id, None)
 
+    async def pass_minute(self) -> None:
+        """What was counted so far was counted a minute ago."""
+        await self.client.hincrby(f"{self.prefix}meta", "minute", -1)
+
     async def _shift(self, key: str, ms: int) -> None:
         for member, score in await self.client.zrange(f"{self.prefix}{key}", 0, -1, withscores=True):
             await self.client.zadd(f"{self.prefix}{key}", {member: score - ms})

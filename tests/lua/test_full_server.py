@@ -105,9 +105,11 @@ async def test_every_step_of_a_running_job_goes_on_and_the_duties_work(scene: Sc
     await scene.scripts.add_log("a", held.lease, 101, "z" * 10_000)
     assert await scene.scripts.extend_locks(LEASE_MS, 1000, [("a", held.lease)]) == [True]
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 1
-    assert await scene.scripts.promote_jobs(10) == 1
+    assert await scene.scripts.move_due_jobs(10) == 1
     assert await scene.finish(held, "failed", b'{"kind":"transient","message":"","details":{}}', 0) == "waiting"
     await scene.scripts.create_group("relay")
+    await scene.scripts.heartbeat("w", b'{"id":"w"}')
+    await scene.scripts.set_metrics("m", enabled=True)
     await scene.scripts.pause("p", paused=True)
     await scene.scripts.pause("q", paused=False)
     await scene.scripts.cancel_job("x", "c", b'{"by":"","reason":""}')

@@ -235,9 +235,12 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks)
     def retry(self, pick: int) -> None:
         if (job := self.some(pick)) and self.attempt(self.scene.queue.retry(job.id), job, job.state in FINISHED):
-            job.state, job.place, job.run, job.seq = "waiting", self.place(job.lifo), job.run + 1, job.seq + 1
-            job.made = job.started = job.stalled = 0
-            job.is_canceled = False
+            self.begin_run(job)
+
+    def begin_run(self, job: ModelJob) -> None:
+        job.state, job.place, job.run, job.seq = "waiting", self.place(job.lifo), job.run + 1, job.seq + 1
+        job.made = job.started = job.stalled = 0
+        job.is_canceled = False
 
     @rule(pick=picks)
     def remove(self, pick: int) -> None:
@@ -250,6 +253,42 @@ class Machine(RuleBasedStateMachine):
     def promote(self, pick: int) -> None:
         if (job := self.some(pick)) and self.attempt(self.scene.queue.promote(job.id), job, job.state == "delayed"):
             job.state, job.place, job.seq = "waiting", self.place(job.lifo), job.seq + 1
+
+    @rule(pick=picks, delay_ms=st.sampled_from([10_000, 50_000]))
+    def change_delay(self, pick: int, delay_ms: int) -> None:
+        job = self.some(pick)
+        if job and self.attempt(self.scene.queue.change_delay(job.id, delay_ms), job, job.state == "delayed"):
+            job.place, job.seq = self.place(job.lifo), job.seq + 1
+
+    @rule(count=st.integers(1, 3))
+    def promote_some(self, count: int) -> None:
+        order = [m[17:] for m in self.do(self.texts("delayed"))][:count]
+        assert self.do(self.scene.queue.promote_jobs(count)) == len(order)
+        for job_id in order:
+            job = self.jobs[job_id]
+            job.state, job.place, job.seq = "waiting", self.place(job.lifo), job.seq + 1
+
+    @rule(state=st.sampled_from(FINISHED), count=st.integers(1, 3))
+    def retry_some(self, state: str, count: int) -> None:
+        order = self.do(self.texts(state))[:count]
+        assert self.do(self.scene.queue.retry_jobs(state, count)) == len(order)
+        for job_id in order:
+            self.begin_run(self.jobs[job_id])
+
+    @rule(state=st.sampled_from(["waiting", "delayed", *FINISHED]), limit=st.integers(1, 2))
+    def clean(self, state: str, limit: int) -> None:
+        key = "wait" if state == "waiting" else state
+        order = self.do(self.texts(key))[:limit]
+        assert self.do(self.scene.queue.clean(0, limit, state)) == len(order)
+        for member in order:
+            del self.jobs[member[17:] if state in ("waiting", "delayed") else member]
+
+    @rule(delayed=st.booleans())
+    def drain(self, delayed: bool) -> None:
+        gone = [job for job in self.jobs.values() if job.state == "waiting" or (delayed and job.state == "delayed")]
+        assert self.do(self.scene.queue.drain(delayed=delayed)) == len(gone)
+        for job in gone:
+            del self.jobs[job.id]
 
     @rule(pick=picks, priority=st.sampled_from([0, 1, 2, 3]))
     def change_priority(self, pick: int, priority: int) -> None:
@@ -282,7 +321,7 @@ class Machine(RuleBasedStateMachine):
     def delays_end(self) -> None:
         order = [m[17:] for m in self.do(self.texts("delayed"))]
         self.do(self.scene.make_due())
-        assert self.do(self.scripts.promote_jobs(100)) == len(order)
+        assert self.do(self.scripts.move_due_jobs(100)) == len(order)
         for job_id in order:
             job = self.jobs[job_id]
             job.state, job.place, job.seq = "waiting", self.place(job.lifo), job.seq + 1

@@ -22,8 +22,8 @@ on_all = pytest.mark.parametrize("server", SERVERS, indirect=True)
 
 
 def fixed(found: Dump) -> Dump:
-    """Without what tells the time: when a duty last looked, when a lease ends."""
-    return without(found, "meta.looked_at", "active")
+    """Without what tells the time: when a duty last looked, a worker was heard of; when a lease or a closing ends."""
+    return without(found, "meta.looked_at", "meta.closing_until", "active", "workers")
 
 
 async def assert_immutable(scene: Scene) -> None:

@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import lua
-from orchestrator.active_job import ActiveJob
 from orchestrator.job import Job, JobOptions
+from orchestrator.processors import Processor
 from orchestrator.queue import Queue
 from orchestrator.scripts import end_tasks
 from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.invariants import check_history
-
-Process = Callable[[ActiveJob], Awaitable[Any]]
 
 
 async def ended(queue: Queue, *job_ids: str) -> list[Job]:
@@ -29,7 +27,7 @@ async def ended(queue: Queue, *job_ids: str) -> list[Job]:
     return [job for job in jobs if job is not None]
 
 
-async def run_one(queue: Queue, url: str, process: Process, options: JobOptions | None = None, **worker: Any) -> Job:
+async def run_one(queue: Queue, url: str, process: Processor, options: JobOptions | None = None, **worker: Any) -> Job:
     """Run one job to its end."""
     job = await queue.add("paint", {"n": 1}, options)
     async with Worker(queue.name, process, url, **worker):

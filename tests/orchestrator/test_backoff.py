@@ -32,7 +32,7 @@ def test_jitter_takes_up_to_its_part_away(draw: float, pause: int) -> None:
 def test_any_pause_is_a_whole_number_in_range(
     type_: str, delay_ms: int, jitter: float, max_ms: int | None, made: int
 ) -> None:
-    backoff = Backoff(type_, delay_ms, jitter, max_ms)  # type: ignore[arg-type]
+    backoff = Backoff(type_, delay_ms, jitter, max_ms)
     backoff.check()
     pause = backoff.pause_ms(made)
     assert isinstance(pause, int)

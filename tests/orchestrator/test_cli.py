@@ -232,11 +232,11 @@ def test_jobs_can_be_canceled_retried_and_removed(service: FakeService, run: Run
     assert run("jobs", "remove", ID, "--url", service.url) == (2, "", "error: it is active; cancel it first\n")
 
 
-def test_jobs_logs_prints_a_line_for_each_event_and_can_follow(service: FakeService, run: Run) -> None:
+def test_jobs_events_prints_a_line_for_each_event_and_can_follow(service: FakeService, run: Run) -> None:
     added = {"type": "added", "id": "1-0", "job": ID, "at": 1000, "run": 1, "attempt": 0, "seq": 1, "state": "waiting"}
     done = sse("completed", "2-0", type="completed", at=2000, started_at=1500) + sse("end")
     service.on(f"GET {SELF}/events", says({"data": [added], "last_id": "1-0"}), streams(done))
-    ended = run("jobs", "logs", ID, "--follow", "--url", service.url)
+    ended = run("jobs", "events", ID, "--follow", "--url", service.url)
     assert [line.split()[1:] for line in ended.out.splitlines()] == [
         ["added", "state=waiting"],
         ["completed", "started_at=1500"],
@@ -267,11 +267,11 @@ def test_the_webhook_secret_is_made_once(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_command_explains_itself(run: Run) -> None:
-    for group in ([], ["jobs"]):
+    for group in ([], ["jobs"], ["queues"], ["schedules"]):
         ended = run(*group, "--help")
         assert ended.code == 0
     names = [command.name for command in app.registered_commands]
-    assert names == ["generate", "up", "api", "worker", "relay", "status", "models", "webhook-secret"]
+    assert names == ["generate", "up", "api", "worker", "relay", "status", "models", "webhook-secret", "workers"]
     for name in names:
         assert run(str(name), "--help").code == 0
 

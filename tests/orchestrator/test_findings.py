@@ -92,7 +92,7 @@ async def test_an_event_that_cannot_be_read_hides_no_other(queue: Queue, scene: 
 async def test_a_watch_opens_only_when_its_subscription_is_confirmed(
     queue: Queue, server: Server, runtime_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.hub.POLL_S", 0.05)
+    monkeypatch.setattr("orchestrator.scripts.listener.POLL_S", 0.05)
     async with FaultProxy(runtime_folder / f"{queue.name}.sock", server.socket) as proxy:
         client = connect(proxy.url)
         hub = Hub(Queue(queue.name, client))

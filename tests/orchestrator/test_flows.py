@@ -13,8 +13,9 @@ from orchestrator.active_job import ActiveJob
 from orchestrator.children import JobNode
 from orchestrator.errors import FlowRefused, InvalidOption, QueueFull
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import Job, JobOptions, JobState, Parent
+from orchestrator.job import Job, JobOptions, JobState
 from orchestrator.keys import QUEUES_KEY
+from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, Finish, connect
 from orchestrator.scripts import flows as flow_scripts
@@ -87,7 +88,7 @@ async def test_several_flows_are_stored_by_one_call(flows: FlowProducer, queue: 
 async def test_options_may_be_given_for_all_jobs_of_a_queue(client: Client, queue: Queue) -> None:
     flows = FlowProducer(client, default_job_options={queue.name: JobOptions(attempts=4)})
     tree = await flows.add(job(queue.name, job(queue.name, priority=1)))
-    assert (tree.job.header.attempts, tree.children[0].job.header.attempts) == (4, 1)
+    assert (tree.job.header.attempts, tree.children[0].job.header.attempts) == (4, 4)
 
 
 async def test_a_parent_takes_the_place_it_had_when_the_flow_was_added(flows: FlowProducer, scene: Scene) -> None:

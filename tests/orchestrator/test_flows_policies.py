@@ -10,7 +10,8 @@ from orchestrator.active_job import ActiveJob
 from orchestrator.children import ChildState
 from orchestrator.errors import UnrecoverableError, WaitingChildrenError
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import Job, JobOptions, Parent
+from orchestrator.job import Job, JobOptions
+from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 from tests.conftest import wait_until
@@ -52,7 +53,7 @@ async def stall(scene: Scene) -> str:
 
 async def expire(scene: Scene) -> str:
     await scene.pass_deadlines()
-    assert await scene.scripts.promote_jobs(10) == 1
+    assert await scene.scripts.move_due_jobs(10) == 1
     return "expired"
 
 
@@ -336,7 +337,7 @@ async def test_nor_behind_a_child_that_was_added_at_run_time(queue: Queue, url: 
 async def test_a_waiting_parent_expires_like_any_job_that_has_not_started(scene: Scene) -> None:
     await flow(scene, "a", root={"expires_ms": 1000})
     await scene.pass_deadlines()
-    await scene.scripts.promote_jobs(10)
+    await scene.scripts.move_due_jobs(10)
     assert (await get(scene, "root")).reason == "expired"
     await check_queue(scene.queue)
     assert await scene.finish(await claim(scene)) == "completed"
@@ -346,7 +347,7 @@ async def test_a_waiting_parent_expires_like_any_job_that_has_not_started(scene:
 async def test_a_parent_that_expires_in_the_same_step_as_its_child_ends_once(scene: Scene) -> None:
     await flow(scene, "a", expires_ms=1000, root={"expires_ms": 1000})
     await scene.pass_deadlines()
-    assert await scene.scripts.promote_jobs(10) == 2
+    assert await scene.scripts.move_due_jobs(10) == 2
     reasons = [(await get(scene, job_id)).reason for job_id in ("a", "root")]
     assert reasons == ["expired", "child"]
     assert types(await scene.queue.get_history("root")) == ["added", "failed"]

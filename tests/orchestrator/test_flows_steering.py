@@ -7,7 +7,8 @@ import pytest
 from orchestrator.active_job import ActiveJob
 from orchestrator.errors import FlowRefused, JobCanceled, JobNotFound, WrongState
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import JobOptions, Parent
+from orchestrator.job import JobOptions
+from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 from tests.dump import dump
@@ -106,7 +107,7 @@ async def test_a_flow_is_removed_with_all_below_it(scene: Scene) -> None:
     assert await scene.queue.remove("root")
     assert await states(scene, "root", "a", "b", "aa") == ["gone"] * 4
     left = await check_queue(scene.queue)
-    assert {key.partition(":")[0] for key in left} <= {"meta", "events", "gone", "marker", "outbox"}
+    assert {key.partition(":")[0] for key in left} <= {"meta", "events", "gone", "marker", "outbox", "totals"}
     assert not await scene.queue.remove("root")
 
 

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.errors import InvalidOption
 from orchestrator.job import (
     EVENT_TYPES,
+    KEEP_ALL,
     MAX_PRIORITY,
     CancelRequest,
     Header,
@@ -46,9 +47,16 @@ def test_a_header_is_read_back_as_it_was_written() -> None:
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [(True, KeepJobs(count=0)), (False, KeepJobs()), (5, KeepJobs(count=5)), (KeepJobs(age_s=1), KeepJobs(age_s=1))],
+    [
+        (None, KeepJobs()),
+        (True, KeepJobs(count=0)),
+        (False, KeepJobs(count=KEEP_ALL)),
+        (KeepJobs(), KeepJobs(count=KEEP_ALL)),
+        (5, KeepJobs(count=5)),
+        (KeepJobs(age_s=1), KeepJobs(age_s=1)),
+    ],
 )
-def test_the_short_forms_of_retention(value: bool | int | KeepJobs, kept: KeepJobs) -> None:
+def test_the_short_forms_of_retention(value: bool | int | KeepJobs | None, kept: KeepJobs) -> None:
     assert KeepJobs.of(value, "field") == kept
 
 

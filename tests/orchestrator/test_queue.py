@@ -96,7 +96,8 @@ async def test_an_add_that_is_sent_again_after_its_job_came_and_went_adds_nothin
     first = await scene.scripts.add_job("token", "a", header, b"1")
     await drain(scene)
     await scene.end_retention("a", "completed")
-    assert await scene.scripts.add_job("token", "a", header, b"1") == (True, JobState.COMPLETED, first[2])
+    again = await scene.scripts.add_job("token", "a", header, b"1")
+    assert again == ("added", JobState.COMPLETED, first.created_at, "a")
     assert await scene.scripts.get_counts() == dict.fromkeys(await scene.scripts.get_counts(), 0)
 
 
@@ -164,8 +165,8 @@ async def test_pages_cover_every_job_of_every_state_once(scene: Scene) -> None:
     finished = [job.finished_at or 0 for job in (await scene.queue.get_recent(23, 100))[0]]
     assert finished == sorted(finished, reverse=True)
     assert await scene.queue.get_counts() == {
-        "waiting": 9, "prioritized": 8, "delayed": 9, "active": 5, "completed": 7, "failed": 7, "canceled": 0,
-        "waiting-children": 0,
+        "waiting": 9, "prioritized": 8, "grouped": 0, "delayed": 9, "active": 5, "waiting-children": 0,
+        "completed": 7, "failed": 7, "canceled": 0,
     }  # fmt: skip
     paged = [job.id for start in (0, 3, 6) for job in await scene.queue.get_jobs([JobState.COMPLETED], start, 3)]
     assert paged == [f"done{number}" for number in range(6, -1, -1)]

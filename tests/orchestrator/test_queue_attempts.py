@@ -49,7 +49,7 @@ async def test_a_job_that_did_not_start_in_time_fails_as_expired(scene: Scene) -
     await scene.add("delayed", expires_ms=1000, delay_ms=5000)
     started = await scene.active("started", expires_ms=1000, priority=0, lifo=True)
     await scene.pass_deadlines()
-    assert await scene.scripts.promote_jobs(10) == 2
+    assert await scene.scripts.move_due_jobs(10) == 2
     for job_id in ("waiting", "delayed"):
         job = await scene.queue.get_job(job_id)
         assert job is not None

@@ -18,6 +18,7 @@ from orchestrator.scripts import Client
 from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain
+from tests.servers import Server
 
 pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 
@@ -82,54 +83,68 @@ async def test_data_that_only_look_dangerous_are_taken(queue: Queue) -> None:
         assert bytes(found.data) == bytes(job.data)
 
 
-@pytest.mark.parametrize(
-    ("field", "options"),
-    [
-        ("priority", {"priority": -1}),
-        ("priority", {"priority": 2**21}),
-        ("priority", {"priority": 1.5}),
-        ("priority", {"priority": True}),
-        ("priority", {"priority": "1"}),
-        ("delay_ms", {"delay_ms": -5}),
-        ("delay_ms", {"delay_ms": math.nan}),
-        ("delay_ms", {"delay_ms": 2**63}),
-        ("attempts", {"attempts": 0}),
-        ("attempts", {"attempts": 101}),
-        ("attempts", {"attempts": None}),
-        ("timeout_ms", {"timeout_ms": -1}),
-        ("expires_ms", {"expires_ms": 0.1}),
-        ("max_stalled", {"max_stalled": -1}),
-        ("keep_logs", {"keep_logs": 10**9}),
-        ("lifo", {"lifo": "yes"}),
-        ("has_files", {"has_files": 1}),
-        ("notify", {"notify": "completed"}),
-        ("notify", {"notify": ("completed failed",)}),
-        ("notify", {"notify": ("nonsense",)}),
-        ("backoff", {"backoff": "fast"}),
-        ("backoff.delay_ms", {"backoff": -1}),
-        ("backoff.delay_ms", {"backoff": Backoff(delay_ms=1.5)}),  # type: ignore[arg-type]
-        ("backoff.jitter", {"backoff": Backoff(jitter=math.nan)}),
-        ("backoff.jitter", {"backoff": Backoff(jitter="1")}),  # type: ignore[arg-type]
-        ("backoff.max_ms", {"backoff": Backoff(max_ms=-1)}),
-        ("backoff.type", {"backoff": Backoff("linear")}),  # type: ignore[arg-type]
-        ("remove_on_complete", {"remove_on_complete": "x"}),
-        ("remove_on_complete.count", {"remove_on_complete": -1}),
-        ("remove_on_complete.age_s", {"remove_on_complete": KeepJobs(age_s=1.5)}),  # type: ignore[arg-type]
-        ("remove_on_fail.age_s", {"remove_on_fail": KeepJobs(age_s=-1)}),
-        ("id", {"id": ""}),
-        ("id", {"id": "a b"}),
-        ("id", {"id": "a\n"}),
-        ("id", {"id": "{x}"}),
-        ("id", {"id": "*"}),
-        ("id", {"id": "ä"}),
-        ("id", {"id": 'a","b":"c'}),
-        ("id", {"id": "../x"}),
-        ("id", {"id": "x" * 129}),
-        ("id", {"id": 5}),
-        ("id", {"id": b"a"}),
-    ],
-    ids=str,
-)
+NO_NUMBERS: list[Any] = [1.0, math.nan, math.inf, True, "1", b"1", [1], None, -(2**63), 10**400]
+RANGES = {
+    "priority": (0, 2**21 - 1),
+    "delay_ms": (0, 315_360_000_000),
+    "attempts": (1, 100),
+    "timeout_ms": (0, 315_360_000_000),
+    "expires_ms": (0, 315_360_000_000),
+    "max_stalled": (0, 100),
+    "keep_logs": (0, 100_000),
+}
+NO_FLAGS: list[Any] = [0, 1, "yes", "", None, [], math.nan]
+NO_KEEPERS: list[Any] = ["x", None, 1.5, math.nan, [1], {"count": 1}, b"1"]
+NO_NOTIFY: list[Any] = [
+    "completed",
+    ["completed"],
+    {"completed"},
+    ("completed failed",),
+    ("nonsense",),
+    (1,),
+    (None,),
+    (b"completed",),
+    None,
+    ("completed\n",),
+]
+NO_IDS: list[Any] = [
+    "", " ", "a b", "a\n", "\na", "a\r", "a\x00b", "{x}", "a{", "}", "*", "a*", "ä", "a\u2028", 'a","b":"c', "../x",
+    "a/b", "a\\b", "-a", ":a", "@a", "x" * 129, "x" * 1_000_000, 5, 0, b"a", True, ["a"], "\ud800",
+]  # fmt: skip
+
+
+def wrong_options() -> list[tuple[str, dict[str, Any]]]:
+    """Every option with values that it can never have, and the field that the refusal names."""
+    wrong: list[tuple[str, dict[str, Any]]] = []
+    for field, (low, high) in RANGES.items():
+        wrong += [(field, {field: value}) for value in (low - 1, high + 1, *NO_NUMBERS)]
+    for field in ("lifo", "has_files"):
+        wrong += [(field, {field: value}) for value in NO_FLAGS]
+    for field in ("remove_on_complete", "remove_on_fail"):
+        wrong += [(field, {field: value}) for value in NO_KEEPERS]
+        wrong += [(f"{field}.count", {field: value}) for value in (-1, 10_000_001)]
+        for value in (-1, 1.5, True, math.nan, "1", 10**12):
+            wrong.append((f"{field}.age_s", {field: KeepJobs(age_s=value)}))  # type: ignore[arg-type]
+            wrong.append((f"{field}.count", {field: KeepJobs(count=value)}))  # type: ignore[arg-type]
+    for value in (-1, 1.5, True, math.nan, "1", 2**63):
+        wrong.append(("backoff.delay_ms", {"backoff": Backoff(delay_ms=value)}))  # type: ignore[arg-type]
+        wrong.append(("backoff.max_ms", {"backoff": Backoff(max_ms=value)}))  # type: ignore[arg-type]
+    jitters: list[Any] = [-0.1, 1.1, math.nan, math.inf, "1", None]
+    wrong += [("backoff.jitter", {"backoff": Backoff(jitter=value)}) for value in jitters]
+    wrong += [("backoff.type", {"backoff": Backoff(value)}) for value in ("linear", "", None, 1)]  # type: ignore[arg-type]
+    wrong += [("backoff", {"backoff": value}) for value in ("fast", 1.5, [1], {"delay_ms": 1})]
+    wrong += [("backoff.delay_ms", {"backoff": value}) for value in (-1, 2**63, True)]
+    wrong += [("notify", {"notify": value}) for value in NO_NOTIFY]
+    wrong += [("id", {"id": value}) for value in NO_IDS]
+    return wrong
+
+
+def test_every_option_is_among_those_that_are_tried_with_wrong_values(server: Server) -> None:
+    tried = {field.partition(".")[0] for field, _ in wrong_options()} | {"deduplication"}  # in test_deduplication.py
+    assert tried == set(JobOptions.__struct_fields__)
+
+
+@pytest.mark.parametrize(("field", "options"), wrong_options(), ids=lambda value: repr(value)[:60])
 async def test_an_option_that_can_never_be_right_is_named_and_nothing_is_sent(
     queue: Queue, field: str, options: dict[str, Any]
 ) -> None:
@@ -139,7 +154,9 @@ async def test_an_option_that_can_never_be_right_is_named_and_nothing_is_sent(
     assert await dump(queue.client, queue.keys.prefix) == {}
 
 
-@pytest.mark.parametrize("name", ["", "x" * 129, "\ud800", 5, None, b"x"], ids=repr)
+@pytest.mark.parametrize(
+    "name", ["", "x" * 129, "x" * 1_000_000, "\ud800", 5, None, b"x", True, ["x"]], ids=lambda n: repr(n)[:20]
+)
 async def test_a_name_that_is_no_name_is_refused(queue: Queue, name: Any) -> None:
     with pytest.raises(InvalidOption) as refused:
         await queue.add(name)

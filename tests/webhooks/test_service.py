@@ -18,10 +18,11 @@ from orchestrator.api.generations import options_of
 from orchestrator.generation import Generation, GenerationProgress, GenerationResult, Image, WebhookEvent
 from orchestrator.job import JobState
 from orchestrator.keys import new_job_id
+from orchestrator.processors import Processor
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.settings import Settings
-from orchestrator.worker import Processor, Worker
+from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.servers import Server
 from tests.webhooks.receiver import OK, Receiver, Request, answer
@@ -97,6 +98,27 @@ async def test_a_receiver_sees_the_whole_life_of_a_generation_signed(
     assert {body["data"]["id"] for body in bodies} == {job_id}
     assert by_seq[-1]["data"]["images"][0]["url"] == f"https://pictures.example/v1/generations/{job_id}/images/0"
     assert len({request.headers["webhook-id"] for request in receiver.requests}) == 4
+
+
+async def test_a_receiver_that_never_answers_leaves_slots_to_the_others(settings: Settings, queue: Queue) -> None:
+    release = asyncio.Event()
+
+    async def never(_: Any, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        writer.write(OK)
+
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(settings, stop))
+    async with Receiver(never) as hanging, Receiver() as healthy:
+        for _ in range(2 * service.CONCURRENCY):
+            await queue.cancel(await submit(queue, settings, hanging.url))
+        await wait_until(lambda: len(hanging.requests) == service.PER_RECEIVER)
+        await queue.cancel(await submit(queue, settings, healthy.url))
+        await wait_until(lambda: len(healthy.requests) == 1)
+        assert len(hanging.requests) == service.PER_RECEIVER
+        release.set()
+        stop.set()
+        await serving
 
 
 async def test_an_attempt_in_flight_at_the_stop_is_made_again_by_the_next_process(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from workers.child import take_over_streams
+from orchestrator.child_process import take_over_streams
 from workers.protocol import (
     Alive,
     Cancel,

@@ -216,7 +216,7 @@ def is_alive(pid: int) -> bool:
 async def test_a_helper_that_outlives_the_process_does_not_keep_it_from_being_closed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.life.STOP_S", 0.2)
+    monkeypatch.setattr("orchestrator.child_process.STOP_S", 0.2)
     life = await begin_with_helper(HOLDS_OUTPUT, tmp_path / "helper")
     async with asyncio.timeout(10):
         await life.close()
@@ -235,7 +235,7 @@ async def test_a_helper_that_outlives_the_process_costs_the_attempt_its_patience
 async def test_a_helper_neither_hides_the_end_nor_outlives_it(
     code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.life.STOP_S", 0.2)
+    monkeypatch.setattr("orchestrator.child_process.STOP_S", 0.2)
     life = await begin_with_helper(code, tmp_path / "helper")
     async with asyncio.timeout(10):
         await asyncio.wait([life.ended])

@@ -19,6 +19,8 @@ from tests.conftest import wait_until
 from tests.workers.conftest import generation
 from tests.workers.fakes import RecordedJob
 from workers.inference import InferenceProcess
+from workers.life import Patience
+from workers.protocol import Configure
 from workers.text_to_image import TextToImage
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -224,6 +226,18 @@ async def test_a_model_that_is_not_on_this_machine_is_not_tried_again_offline(pr
 async def test_a_size_the_model_cannot_do_is_not_tried_again(processor: TextToImage) -> None:
     with pytest.raises(UnrecoverableError, match="have to be divisible by 8"):
         await processor(RecordedJob(generation(width=100)))
+
+
+async def test_a_process_that_ran_the_model_last_is_taken_again_and_its_model_told_as_warm(
+    storage: LocalStorage,
+) -> None:
+    patience = Patience(step_s=1, abandon_s=1)
+    processes = [InferenceProcess(Configure({}, model, "cpu", 1, 0), patience) for model in "ab"]
+    processor = TextToImage(["a", "b"], storage, processes)
+    for model, expected in (("a", 0), ("b", 1), ("b", 1), ("a", 0)):
+        async with processor._free_process(model) as process:
+            assert process is processes[expected]
+    assert processor.warm_models() == ["a", "b"]
 
 
 async def test_files_that_cannot_be_stored_cost_one_attempt(processor: TextToImage, storage: LocalStorage) -> None:

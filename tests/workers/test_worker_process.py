@@ -99,6 +99,12 @@ async def test_a_job_is_painted_canceled_and_survives_the_death_of_its_worker(
         assert types[-1] == "completed"
         assert names == ["model_loaded", "preview_ready", "denoised", "decoded", "stored"]
 
+        (registered,) = await queue.get_workers()
+        assert registered.pid == worker.pid
+        assert registered.info["device"] == "cpu"
+        assert registered.info["vram_bytes"] > 0
+        assert len(registered.info["models"]) == 1
+
         await until_step(queue, long)
         (child,) = await children_of(worker.pid)
         worker.kill()

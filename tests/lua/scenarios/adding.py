@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.deduplication import Deduplication
 from orchestrator.job import JobOptions
 from tests.lua.scenarios.table import Call, age, call, scenario
 from tests.lua.scene import Scene
@@ -43,6 +44,61 @@ async def _(scene: Scene) -> Call:
     return call("t", "a", b'{"n":"paint"}', b"{}")
 
 
+@scenario("add_job", "to a queue with as many as may wait")
+async def _(scene: Scene) -> Call:
+    await scene.add("a", delay_ms=50_000)
+    await scene.scripts.set_limits("l", max_waiting=1)
+    return call("t", "new", b'{"n":"paint"}', b"{}")
+
+
+@scenario("add_job", "to a queue that is being obliterated")
+async def _(scene: Scene) -> Call:
+    await close(scene)
+    return call("t", "new", b'{"n":"paint"}', b"{}")
+
+
+@scenario("add_bulk", "new ones of every kind")
+async def _(scene: Scene) -> Call:
+    return call(
+        "t", [one("a"), one("b", delay_ms=50_000), one("c", priority=3, lifo=True), one("d", notify=("added",))]
+    )
+
+
+@scenario("add_bulk", "some are there already")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.scripts.remove_job("r", await scene.add("gone"))
+    scene.definitions.pop("gone")
+    return call("t", [one("a"), one("b"), one("gone")])
+
+
+@scenario("add_bulk", "with deduplication ids, held and new")
+async def _(scene: Scene) -> Call:
+    held, new = Deduplication("held"), Deduplication("new")
+    await scene.add("a", deduplication=held)
+    await scene.scripts.set_limits("l", max_waiting=2)
+    return call("t", [one("b", deduplication=held), one("c", deduplication=new), one("d", deduplication=new)])
+
+
+@scenario("add_bulk", "more than may wait")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.scripts.set_limits("l", max_waiting=2)
+    return call("t", [one("a"), one("b"), one("c")])
+
+
+@scenario("add_bulk", "to a queue that is being obliterated")
+async def _(scene: Scene) -> Call:
+    await close(scene)
+    return call("t", [one("a")])
+
+
+@scenario("fan_out", "to a queue that is being obliterated")
+async def _(scene: Scene) -> Call:
+    await close(scene)
+    return call("t", "new", b'{"n":"delivery"}', b"{}")
+
+
 @scenario("fan_out", "a delivery")
 async def _(scene: Scene) -> Call:
     return call("t", "new", msgspec.json.encode(JobOptions(attempts=3).header("delivery")), b'{"x":[]}')
@@ -52,3 +108,15 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.add("a")
     return call("t", "a", b'{"n":"delivery"}', b"{}")
+
+
+def one(job_id: str, **options: Any) -> tuple[str, bytes, bytes]:
+    """A job of a bulk."""
+    return job_id, msgspec.json.encode(JobOptions(**options).header("paint")), b'{"x":[]}'
+
+
+async def close(scene: Scene) -> None:
+    """Begin to obliterate the queue."""
+    await scene.add("a")
+    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    await scene.scripts.obliterate(epoch, force=False, limit=1, closing_ms=600_000)

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from orchestrator.job import JobOptions, Parent
+from orchestrator.job import JobOptions
+from orchestrator.parent import Parent
 from orchestrator.scripts import Claim, Finish, FlowEntry
 from tests.lua.scenarios.table import ERROR, Call, age, call, scenario
 from tests.lua.scenarios.working import claiming, finishing
@@ -231,14 +232,14 @@ async def _(scene: Scene) -> Call:
     return call(LEASE_MS, INTERVAL_MS, 10)
 
 
-@scenario("promote_jobs", "a child and its parent came too late", counts=True)
+@scenario("move_due_jobs", "a child and its parent came too late", counts=True)
 async def _(scene: Scene) -> Call:
     await flow(scene, "a", expires_ms=1000, root={"expires_ms": 1000, "remove_on_fail": True})
     await scene.pass_deadlines()
     return call(10)
 
 
-@scenario("promote_jobs", "a child came too late and fails its parent's parent", counts=True)
+@scenario("move_due_jobs", "a child came too late and fails its parent's parent", counts=True)
 async def _(scene: Scene) -> Call:
     await scene.scripts.add_flow(
         "flow",

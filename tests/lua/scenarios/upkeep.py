@@ -4,7 +4,7 @@ from tests.lua.scenarios.table import CANCEL, Call, age, call, scenario
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene
 
 
-@scenario("promote_jobs", "some due, one too late", counts=True)
+@scenario("move_due_jobs", "some due, one too late", counts=True)
 async def _(scene: Scene) -> Call:
     await scene.add("late", expires_ms=1000)
     await scene.pass_deadlines()

@@ -19,6 +19,7 @@ from tests.servers import Server
     [
         ("GET", "/healthz", 200),
         ("GET", "/readyz", 200),
+        ("GET", "/metrics", 200),
         ("GET", "/v1/models", 200),
         ("GET", "/v1/generations", 200),
         ("GET", "/v1/nothing", 404),

@@ -294,7 +294,7 @@ async def test_a_stream_that_lags_is_closed_and_resumes(
     async with watching(web, resource["urls"]["events"]) as source:
         last_id = (await source.take(2))[-1].last_id
         event = (await queue.get_history(resource["id"]))[-1]
-        for watch in context_of(live).hub._watches:
+        for watch in context_of(live).hub._watches[resource["id"]]:
             for _ in range(5):  # as if nobody had read for five events
                 watch._offer(event)
         await hand.progress(1)

@@ -236,6 +236,29 @@ async def test_the_list_has_the_unfinished_first_and_ends(api: httpx.AsyncClient
     assert found == [*made[1:], made[0]]
 
 
+@pytest.mark.parametrize("status", [None, "canceled"])
+async def test_a_page_beside_a_record_that_has_just_ended_is_not_the_last(
+    api: httpx.AsyncClient, queue: Queue, status: str | None
+) -> None:
+    made = [(await create(api, seed=seed))["id"] for seed in range(6)]
+    for job_id in made:
+        await queue.cancel(job_id)
+    newest_first = [resource["id"] for resource in (await api.get("/v1/generations")).json()["data"]]
+    for job_id in (newest_first[0], newest_first[3]):
+        await queue.client.delete(f"{queue.keys.prefix}job:{job_id}", f"{queue.keys.prefix}state:{job_id}")
+    found: list[str] = []
+    cursor = None
+    while True:
+        parameters = {"limit": "2", "status": status, "cursor": cursor}
+        given = {name: value for name, value in parameters.items() if value is not None}
+        page = (await api.get("/v1/generations", params=given)).json()
+        found += [resource["id"] for resource in page["data"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == [job_id for place, job_id in enumerate(newest_first) if place not in (0, 3)]
+
+
 async def test_the_list_can_be_of_one_status(api: httpx.AsyncClient, queue: Queue) -> None:
     made = [(await create(api))["id"] for _ in range(2)]
     await (await Hand.claim(queue)).fail()
@@ -287,6 +310,32 @@ async def test_a_key_makes_repeats_one_generation(api: httpx.AsyncClient, queue:
     assert (later.json()["id"], later.json()["status"]) == (first.json()["id"], "failed")
     other = await api.post("/v1/generations", json=CIRCLE, headers={"Idempotency-Key": "mine-2"})
     assert other.json()["id"] != first.json()["id"]
+
+
+async def test_a_repeat_is_never_silent_whatever_became_of_the_first(
+    api: httpx.AsyncClient, queue: Queue, context: Context
+) -> None:
+    """taskforcesh/bullmq#3765: there an add of a kept job's id does nothing and says nothing."""
+
+    async def post() -> tuple[int, str, str]:
+        response = await api.post("/v1/generations", json=CIRCLE, headers={"Idempotency-Key": "mine-1"})
+        return response.status_code, response.json()["id"], response.json()["status"]
+
+    _, first, _ = await post()
+    assert await post() == (202, first, "waiting")
+    hand = await Hand.claim(queue)
+    assert await post() == (202, first, "active")
+    await hand.complete(context.storage)
+    assert await post() == (202, first, "completed")
+    await queue.retry(first)
+    await (await Hand.claim(queue)).fail()
+    assert await post() == (202, first, "failed")
+    assert sum((await queue.get_counts()).values()) == 1
+    assert await queue.remove(first)
+    assert await post() == (202, first, "waiting"), "after a removal the id is free: a new job"
+    events = await queue.events_after("0-0")
+    assert events is not None
+    assert sum(event.type == "duplicated" for event in events) == 4
 
 
 @pytest.mark.parametrize("change", [{"prompt": "a blue circle"}, {"seed": 1}, {"priority": 5}, {"metadata": {"a": 1}}])

@@ -1,0 +1,121 @@
+-- include: prefix, now, job_record, groups, add_to_wait
+-- Choosing for a worker that has wishes: among the jobs whose turn is near it prefers those whose affinity key it has
+-- warm, and passes none over for longer than its patience; a batch that is too small may linger.
+local WINDOW = 32
+local WINDOW_GROUPS = 8
+local MOST_LEAD = 4 -- how far ahead of its turn a group may be served, in jobs
+
+local function read_wishes(text)
+    return text == '' and {} or cjson.decode(text)
+end
+
+-- A waiting job of the window: what its place says of it.
+local function candidate(member, score, group)
+    local id = string.sub(member, 18)
+    local found = redis.call('HMGET', prefix .. 'state:' .. id, 'ak', 'bk', 'pt')
+    return { id = id, score = score, group = group, affinity = found[1], batch = found[2],
+        passed_at = tonumber(found[3] or nil) }
+end
+
+local function add_candidates(window, key, count, group)
+    local flat = redis.call('ZRANGE', prefix .. key, 0, count - 1, 'WITHSCORES')
+    for i = 1, #flat, 2 do
+        window[#window + 1] = candidate(flat[i], flat[i + 1], group)
+    end
+end
+
+-- Those whose turn is near, in order: jobs without a group, then some of each of the next groups.
+local function near_candidates()
+    local window = {}
+    add_candidates(window, 'wait', WINDOW, nil)
+    if not queue_meta().grouped or #window == WINDOW then
+        return window
+    end
+    for _, gid in ipairs(redis.call('ZRANGE', prefix .. 'groups', 0, WINDOW_GROUPS - 1)) do
+        local group = load_group(gid)
+        if held_until(group) then
+            settle(group)
+        elseif #window < WINDOW then
+            add_candidates(window, 'group:' .. gid, math.min(WINDOW / WINDOW_GROUPS, WINDOW - #window), group)
+        end
+    end
+    return window
+end
+
+-- Until a job's batch may start, in ms: 0 when it is large enough or has lingered long enough.
+local function linger_left(job, batch)
+    if not batch or not job.batch or (batch.min_size or 1) <= 1 then
+        return 0
+    end
+    local key = prefix .. 'batch:' .. job.batch
+    if redis.call('ZCARD', key) >= batch.min_size then
+        return 0
+    end
+    local oldest = redis.call('ZRANGE', key, 0, 0)[1]
+    local entered_at = tonumber(redis.call('HGET', prefix .. 'state:' .. string.sub(oldest, 18), 'sg'))
+    return math.max(entered_at + batch.linger_ms - now, 0)
+end
+
+-- Whether serving `job` before `first` keeps the order between priorities and, within bounds, between groups.
+local function may_overtake(job, first, heads)
+    if (job.group == nil) ~= (first.group == nil) or heads[job.group or ''] ~= job.score then
+        return false
+    end
+    return job.group == nil or job.group.tag - first.group.tag <= MOST_LEAD / (job.group.weight or 1)
+end
+
+local function pick(window, wishes)
+    local warm, patience_ms, heads = {}, wishes.patience_ms or 0, {}
+    for _, key in ipairs(wishes.warm or {}) do
+        warm[key] = true
+    end
+    local first, passed, ready_ms = nil, {}, nil
+    for _, job in ipairs(window) do
+        local left_ms = linger_left(job, wishes.batch)
+        if left_ms > 0 then
+            ready_ms = math.min(ready_ms or left_ms, left_ms)
+        else
+            first = first or job
+            heads[job.group or ''] = heads[job.group or ''] or job.score
+            local is_overdue = job.passed_at and now - job.passed_at >= patience_ms
+            if job == first and (not job.affinity or is_overdue) then
+                return job, {}, nil
+            elseif may_overtake(job, first, heads) then
+                if is_overdue or warm[job.affinity] then
+                    return job, passed, nil
+                end
+                passed[#passed + 1] = job
+            end
+        end
+    end
+    return first, {}, ready_ms
+end
+
+-- Returns the job to start, not yet taken; or nil, and in how many ms a batch is ready.
+local function choose(wishes)
+    local found, passed, ready_ms = pick(near_candidates(), wishes)
+    if not found then
+        return nil, ready_ms
+    end
+    for _, job in ipairs(passed) do
+        if not job.passed_at then
+            local record = load_job(job.id)
+            record.passed_at = now
+            save_job(record)
+        end
+    end
+    return load_job(found.id), nil
+end
+
+-- Waiting jobs that may join a batch, in order.
+local function batch_members(job, count)
+    if not job.batch_key or count < 1 then
+        return {}
+    end
+    return redis.call('ZRANGE', prefix .. 'batch:' .. job.batch_key, 0, count - 1)
+end
+
+local function may_start(job)
+    local gid = group_of(job)
+    return not gid or not held_until(load_group(gid))
+end

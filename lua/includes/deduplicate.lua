@@ -1,0 +1,50 @@
+-- include: prefix, int, answer, emit, dedup_key, remove_record, store_job
+-- An add under a deduplication key that another job holds: it replaces a delayed one, is kept for later, or dropped.
+local function reply_met(holder)
+    return { 'deduplicated', holder.state, int(holder.created_at), holder.id }
+end
+
+-- What this call was told the first time it came.
+local function told_before(token, header)
+    local memo = header.dd and answered(token)
+    local state, created_at, id = string.match(memo or '', '^deduplicated (%S+) (%d+) (%S+)$')
+    return state and { 'deduplicated', state, created_at, id }
+end
+
+local function emit_deduplicated(name, kept, dropped)
+    emit_queue_event('deduplicated', ',"job":"' .. kept .. '","deduplication_id":"' .. name
+        .. '","deduplicated_job":"' .. dropped .. '"')
+end
+
+-- The answer to the add, or nil when its job is to be stored.
+local function deduplicate(meta, token, id, header_json, data, header)
+    local dd = header.dd
+    if not dd then
+        return nil
+    end
+    local key, next_key = prefix .. 'dedup:' .. dd.i, prefix .. 'dedup_next:' .. dd.i
+    local holder = key_holder(dd.i)
+    if not holder then
+        redis.call('DEL', key, next_key)
+        return nil
+    end
+    if dd.r and holder.state == 'delayed' and not holder.has_ended then
+        redis.call('DEL', next_key)
+        take_out(holder) -- it has no parent
+        emit_deduplicated(dd.i, id, holder.id)
+        return store_job(meta, token, id, header_json, data, header)
+    end
+    if not holder.has_ended then
+        header_of(holder)
+    end
+    if dd.e then
+        redis.call('PEXPIRE', key, int(dd.t))
+    end
+    if dd.k and (holder.state == 'active' or redis.call('EXISTS', next_key) == 1) then
+        redis.call('HSET', next_key, 'token', token, 'id', id, 'header', header_json, 'data', data)
+    end
+    emit_deduplicated(dd.i, holder.id, id)
+    local reply = reply_met(holder)
+    answer(token, table.concat(reply, ' '))
+    return reply
+end

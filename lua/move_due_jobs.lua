@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- A duty: delayed jobs that are due become waiting, jobs that had to start by now fail, and schedules make the jobs of
+-- their slots. Bounded.
+--
+-- KEYS
+--   meta   hash    the queue's record
+--   none   -       never created
+-- ARGV
+--   limit  number  jobs of each kind, and a quarter as many schedules
+-- Returns
+--   how many jobs were moved and schedules run; at least `limit` when more schedules are due
+-- Errors
+--   LAYOUT_MISMATCH
+-- Events
+--   added, waiting, failed; of their parents: waiting, delayed, failed; removed (of the queue) where only some are kept
+--   duplicated (of a job that was kept back by its deduplication key)
+-- include: read_meta, promote_due, groups, count_up
+local _, _ = KEYS[1], KEYS[2]
+local limit = tonumber(ARGV[1])
+
+local meta, refusal = read_meta()
+if refusal then
+    return refusal
+end
+if meta.grouped then
+    forget_idle_groups()
+end
+local moved = promote_due(meta, limit)
+flush_counts()
+return moved

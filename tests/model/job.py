@@ -1,0 +1,90 @@
+"""A job as the model knows it, and an event."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from orchestrator.job import Header
+
+MIDDLE = 2**52
+FINISHED = ("completed", "failed", "canceled")
+
+
+@dataclass(eq=False)
+class ModelEvent:
+    """An event; `id` is learned from the server, which alone makes ids."""
+
+    fields: dict[str, Any]
+    id: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.fields[name]
+
+
+@dataclass(eq=False)
+class ModelJob:
+    """A job's definition and record. Names of the record are those of lua/includes/job_record.lua."""
+
+    id: str
+    definition: bytes
+    created_at: int
+    token: str
+    state: str = "waiting"
+    run: int = 1
+    sequence: int = 0
+    seq: int = 1
+    priority: int | None = None
+    due_at: int | None = None
+    started: int | None = None
+    made: int | None = None
+    stalled: int | None = None
+    lease: str | None = None
+    worker: str | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    expires_at: int | None = None
+    progress: str | None = None
+    preview: str | None = None
+    reported: int | None = None
+    told_at: int | None = None
+    cancel: str | None = None
+    cancel_at: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    result: str | None = None
+    notify: str | None = None
+    born: str | None = None
+
+    lease_ends_at: int = 0
+    lines: list[str] = field(default_factory=list)
+    history: list[ModelEvent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        line, _, self.data = self.definition.partition(b"\n")
+        self.header: Header = msgspec.json.decode(line, type=Header)
+
+    @property
+    def current_priority(self) -> int:
+        return self.header.priority if self.priority is None else self.priority
+
+    @property
+    def member(self) -> str:
+        return f"{self.sequence:016x}:{self.id}"
+
+    @property
+    def added(self) -> str:
+        return self.history[0].id
+
+    @property
+    def files(self) -> str | None:
+        """Where the pictures of a completed job lie."""
+        return f"{self.id}/{self.run}-{self.lease}" if self.state == "completed" and self.header.has_files else None
+
+    def forget_run(self) -> None:
+        """Begin the next run: nothing of the last one stays but its history."""
+        self.run += 1
+        self.started = self.made = self.stalled = None
+        self.lease = self.worker = self.progress = self.preview = self.cancel = None
+        self.reason = self.error = self.result = None
+        self.started_at = self.finished_at = self.expires_at = self.cancel_at = None

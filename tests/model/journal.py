@@ -1,0 +1,56 @@
+"""Events: of jobs, numbered in each; of the queue; and those that the relay is to hear."""
+
+from typing import Any
+
+import msgspec
+
+from tests.model.job import ModelEvent, ModelJob
+
+PROGRESS_TO_OUTBOX_MS = 500
+
+
+class Journal:
+    """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one."""
+
+    def __init__(self) -> None:
+        self.events: list[ModelEvent] = []
+        self.outbox: list[str] = []
+        self.new_for_outbox: list[tuple[ModelEvent, ModelJob]] = []
+        self.notify = ""
+
+    def queue_event(self, now: int, kind: str, **fields: Any) -> None:
+        self.events.append(ModelEvent({"type": kind, "at": now, **fields}))
+
+    def added(self, now: int, job: ModelJob) -> None:
+        fields: dict[str, Any] = {"state": job.state}
+        if job.state == "delayed":
+            fields["due_at"] = job.due_at
+        fields |= {"name": job.header.name, "priority": job.header.priority}
+        self._tell(now, job, ModelEvent(_event(job, "added", job.created_at, fields)))
+
+    def job_event(self, now: int, job: ModelJob, kind: str, **fields: Any) -> None:
+        job.born = "1"
+        job.seq += 1
+        self._tell(now, job, ModelEvent(_event(job, kind, now, fields)))
+
+    def _tell(self, now: int, job: ModelJob, event: ModelEvent) -> None:
+        self.events.append(event)
+        job.history.append(event)
+        kind = event.fields["type"]
+        if kind not in f"{job.notify or ''} {self.notify}".split():
+            return
+        if kind == "progress":
+            if now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS:
+                return
+            job.told_at = now
+        self.new_for_outbox.append((event, job))
+
+
+def json(text: str) -> Any:
+    """The value of a piece of JSON inside an event."""
+    return msgspec.json.decode(text)
+
+
+def _event(job: ModelJob, kind: str, at: int, fields: dict[str, Any]) -> dict[str, Any]:
+    first = {"type": kind, "job": job.id, "at": at, "run": job.run, "attempt": job.started or 0, "seq": job.seq}
+    return first | fields

@@ -1,0 +1,15 @@
+"""The queue in plain Python: a method for every script, with its arguments and its answers.
+
+It is what the scripts are held against, so it is written to be read, not to be fast. A new kind of caller is a new
+class here, as in `orchestrator.scripts`; a new concern gets a file.
+"""
+
+from tests.model.adding import Adding
+from tests.model.reading import Reading
+from tests.model.steering import Steering
+from tests.model.upkeep import Upkeep
+from tests.model.working import Working
+
+
+class Reference(Adding, Reading, Working, Steering, Upkeep):
+    """All calls of one queue."""

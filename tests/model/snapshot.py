@@ -1,0 +1,202 @@
+"""All that the server holds of a queue, read in one script, and what it should hold by the model."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.model.job import FINISHED, ModelJob
+from tests.model.reference import Reference
+
+LUA = Path(__file__).parents[2] / "lua" / "includes"
+TAIL = 8
+"""So many of the newest entries of a history are read after every call: more than one call can add."""
+
+Value = Any
+Key = tuple[Value, int]
+"""A value and when it ends by itself; −1: never."""
+
+_READ = r"""
+local prefix, found = string.sub(KEYS[1], 1, -5), {}
+local read = {
+    hash = function(key) return redis.call('HGETALL', key) end,
+    zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
+    string = function(key) return redis.call('GET', key) end,
+    list = function(key, name)
+        local from = string.sub(name, 1, 4) == 'log:' and ARGV[3] or 0
+        local entries = redis.call('LRANGE', key, from, -1)
+        entries[#entries + 1] = tostring(redis.call('LLEN', key))
+        return entries
+    end,
+}
+for _, key in ipairs(redis.call('KEYS', prefix .. '*')) do
+    local name, kind = string.sub(key, #prefix + 1), redis.call('TYPE', key).ok
+    if kind ~= 'stream' and name ~= 'clock' then
+        found[#found + 1] = { name, kind, redis.call('PEXPIRETIME', key), read[kind](key, name) }
+    end
+end
+local function new(name, after)
+    local entries = redis.call('XRANGE', prefix .. name, after, '+')
+    return #entries > 0 and entries or false
+end
+return cjson.encode({ found, new('events', ARGV[1]), new('outbox', ARGV[2]), redis.call('XLEN', prefix .. 'outbox') })
+"""
+
+
+class Found(NamedTuple):
+    """Keys by name, the events and the outbox entries since the last time, and how many are in the outbox."""
+
+    keys: dict[str, Key]
+    events: list[tuple[str, str]]
+    outbox: list[tuple[str, dict[str, str]]]
+    outbox_length: int
+
+
+class Reader:
+    """Reads a queue again and again."""
+
+    def __init__(self, client: Any, prefix: str) -> None:
+        self._script = client.register_script(_READ)
+        self._prefix = prefix
+        self._event_id = self._outbox_id = "-"
+
+    def read(self, tail: int = TAIL) -> Found:
+        """What is there now. Scores and ends are whole milliseconds."""
+        text = self._script([f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail])
+        found, events, outbox, length = msgspec.json.decode(text)
+        if events:
+            self._event_id = f"({events[-1][0]}"
+        if outbox:
+            self._outbox_id = f"({outbox[-1][0]}"
+        keys = {name: (_value(kind, value), ends_at) for name, kind, ends_at, value in found or []}
+        return Found(
+            keys,
+            [(entry_id, fields[1]) for entry_id, fields in events or []],
+            [(entry_id, _pairs(fields)) for entry_id, fields in outbox or []],
+            length,
+        )
+
+
+def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
+    """Every key that a queue in the model's state has."""
+    keys: dict[str, Key] = {"meta": (_meta(model), -1), "marker": ({"0": 0} if model.marker else {}, -1)}
+    for name, states in (("wait", "waiting"), ("delayed", "delayed"), ("active", "active")):
+        keys[name] = {_member(job): _score(job) for job in model.of(states)}, -1
+    for state in FINISHED:
+        keys[state] = dict(model.finished[state]), -1
+        keys[f"expires:{state}"] = dict(model.expires[state]), -1
+    for name in ("dead", "deadlines", "sweep"):
+        keys[name] = dict(getattr(model, name)), -1
+    keys["rate"] = _list([str(at) for at in model.limits.starts]), model.limits.starts_end_at
+    for job in model.jobs.values():
+        keys |= _job(job, tail)
+    for job_id, (preview, ends_at) in model.previews.items():
+        keys[f"preview:{job_id}"] = preview, ends_at
+    keys |= _memory(model)
+    return {name: key for name, key in keys.items() if key[0] not in ({}, [])}
+
+
+def _meta(model: Reference) -> dict[str, str]:
+    limits = model.limits
+    fields = {
+        "layout": _layout() if model.epoch is not None else None,
+        "epoch": model.epoch, "sequence": model.sequence or None, "paused": 1 if limits.paused else None,
+        "concurrency": limits.concurrency, "rate_max": limits.rate and limits.rate[0],
+        "rate_ms": limits.rate and limits.rate[1], "limited_until": limits.limited_until,
+        "notify": model.journal.notify or None, "looked_at": model.looked_at, "grace_until": model.grace_until,
+    }  # fmt: skip
+    return {name: str(value) for name, value in fields.items() if value is not None}
+
+
+def _job(job: ModelJob, tail: int) -> dict[str, Key]:
+    ends_at = -1 if job.expires_at is None else job.expires_at
+    record = {short: getattr(job, name, None) for name, short in fields_of_the_record().items()}
+    keys: dict[str, Value] = {
+        "job": {"def": job.definition.decode(), "at": str(job.created_at)},
+        "state": {short: str(value) for short, value in record.items() if value is not None},
+        "lines": _list(job.lines),
+    }
+    if job.born:
+        entries = [(event.id, event.fields) for event in job.history[-tail:]]
+        keys["log"] = entries, len(job.history)
+    return {f"{kind}:{job.id}": (value, ends_at) for kind, value in keys.items()}
+
+
+def _memory(model: Reference) -> dict[str, Key]:
+    keys: dict[str, Key] = {}
+    memory = model.memory
+    for token, (text, ends_at) in memory.answers.entries.items():
+        keys[f"answer:{token}"] = text, ends_at
+    for lane, (call, ends_at) in memory.lanes.entries.items():
+        keys[f"answer:{lane}"] = (
+            {
+                "token": call.token, "outcomes": call.outcomes or {}, "sleep_ms": str(call.sleep_ms),
+                "claims": [list(claim) for claim in call.claims] or {},
+            },
+            ends_at,
+        )  # fmt: skip
+    for job_id, (gone, ends_at) in memory.tombstones.entries.items():
+        keys[f"gone:{job_id}"] = gone | {"event": gone["event"].id}, ends_at
+    for job_id, (result, ends_at) in memory.results.entries.items():
+        keys[f"result:{job_id}"] = result, ends_at
+    return keys
+
+
+def comparable(keys: dict[str, Key]) -> dict[str, Key]:
+    """What was read, with the JSON that the scripts write decoded."""
+    changed = dict(keys)
+    for name, (value, ends_at) in keys.items():
+        kind, _, rest = name.partition(":")
+        if kind == "log":
+            entries = [entry.partition(" ") for entry in value[:-1]]
+            changed[name] = (
+                ([(entry_id, msgspec.json.decode(text)) for entry_id, _, text in entries], int(value[-1])),
+                ends_at,
+            )
+        elif kind == "gone" or (kind == "answer" and ":" in rest):
+            changed[name] = msgspec.json.decode(value), ends_at
+    return changed
+
+
+@cache
+def fields_of_the_record() -> dict[str, str]:
+    """Name → short name, as the scripts have them."""
+    text = (LUA / "job_record.lua").read_text()
+    block = text.partition("local FIELD = {")[2].partition("}")[0]
+    return dict(re.findall(r"(\w+) = '(\w+)'", block))
+
+
+@cache
+def _layout() -> str:
+    found = re.search(r"^local LAYOUT = '(.+)'$", (LUA / "read_meta.lua").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def _member(job: ModelJob) -> str:
+    return job.id if job.state == "active" else job.member
+
+
+def _score(job: ModelJob) -> int:
+    if job.state == "waiting":
+        return job.current_priority
+    return job.lease_ends_at if job.state == "active" else job.due_at or 0
+
+
+def _list(entries: list[str]) -> list[str]:
+    """A list as it is read: its length comes after its entries."""
+    return [*entries, str(len(entries))] if entries else []
+
+
+def _value(kind: str, value: Any) -> Value:
+    if kind == "hash":
+        return _pairs(value)
+    if kind == "zset":
+        return {member: int(score) for member, score in _pairs(value).items()}
+    return value
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))

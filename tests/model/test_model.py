@@ -1,0 +1,98 @@
+"""The model and the scripts agree after every call of random histories, and no branch of a script is left untried."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import lua
+from orchestrator.errors import QueueFull
+from orchestrator.keys import Keys
+from orchestrator.queue import Queue
+from orchestrator.scripts import adding, connect
+from tests.dump import dump
+from tests.instruments.branches import branches, counting_instead, read_counts
+from tests.lua.scenarios import SCENARIOS, Scenario
+from tests.lua.scene import Scene
+from tests.model.machine import Machine
+from tests.model.reference import Reference
+from tests.model.rules.weighted import rules_of
+from tests.model.running import EXAMPLES, STEPS, Result, run
+from tests.servers import Server
+
+UNTRIED = {
+    "create_group.lua:24 then": "the outbox is no stream: somebody else wrote that key",
+}
+"""Branches that nothing takes, each with the reason why that is right."""
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    """What the fixed histories went through; they fail where scripts and model part."""
+    return run(EXAMPLES, STEPS)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """A server whose counters are ours."""
+    with tempfile.TemporaryDirectory(prefix="kargah-branches-") as folder:
+        server = Server("valkey", Path(folder))
+        server.start()
+        yield server
+        server.stop()
+
+
+def test_the_model_has_a_method_for_every_script() -> None:
+    missing = [name for name in lua.names() if not hasattr(Reference, name)]
+    assert not missing
+
+
+def test_no_history_of_calls_leads_away_from_the_model(result: Result) -> None:
+    assert {rule.name for rule in rules_of(Machine)} - result.rules.keys() == set(), "rules that never ran"
+    assert set(lua.names()) - result.transitions.keys() == set()
+    assert result.transitions.total() > 3000
+
+
+async def test_every_branch_of_every_script_is_taken_by_a_history_or_a_scenario(
+    result: Result, own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting_instead(monkeypatch)
+    client = connect(own_server.url)
+    for number, scenario in enumerate(SCENARIOS):
+        scene = Scene(Queue(f"b{number}", client))
+        call = await scenario.arrange(scene)
+        await call.make(scene.scripts, scenario.script)
+        await call.make(scene.scripts, scenario.script)
+        await write_another_layout(scene)
+        await call.make(scene.scripts, scenario.script)
+    monkeypatch.setattr(adding, "OUTBOX_MAX", 0)
+    with pytest.raises(QueueFull):
+        await Queue("full", client).add("paint", None)
+    await client.aclose()
+    with redis.Redis.from_url(own_server.url) as counters:
+        taken = result.branches.keys() | read_counts(counters).keys()
+    untried = branches() - taken - UNTRIED.keys()
+    assert not untried, "no history and no scenario takes\n" + "\n".join(sorted(untried))
+    assert not UNTRIED.keys() & taken, "are taken after all"
+    assert taken | UNTRIED.keys() == branches(), "names that no script has"
+
+
+@pytest.mark.parametrize("name", lua.names())
+async def test_data_of_another_layout_are_refused_and_left_alone(scene: Scene, name: str) -> None:
+    scenario: Scenario = next(each for each in SCENARIOS if each.script == name)
+    call = await scenario.arrange(scene)
+    await write_another_layout(scene)
+    before = await dump(scene.client, scene.prefix, with_answers=True)
+
+    answer = await call.make(scene.scripts, name)
+
+    assert str(answer).startswith("LayoutMismatch: the data are of layout 2.0")
+    assert await dump(scene.client, scene.prefix, with_answers=True) == before
+
+
+async def write_another_layout(scene: Scene) -> None:
+    client: Any = scene.client
+    await client.hset(Keys(scene.queue.name).meta, "layout", "2.0")

@@ -1,0 +1,143 @@
+"""`python -m tests.mutants`: plants faults in copies of the tree, one at a time, and sees whether the tests notice."""
+
+import argparse
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.table import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("lua", "orchestrator", "tests", "pyproject.toml")
+MAY_SURVIVE = 1
+LIMIT_S = 240
+"""Of a stage; a fault that makes the tests hang is noticed, too."""
+PYTEST = ("pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
+STAGES: dict[str, Sequence[str]] = {
+    "model": ("tests.model", "--fixed"),
+    "scripts": (*PYTEST, "tests/lua/test_repeat_safety.py", "-k", "not lost and not never and not cluster"),
+    "queue": (*PYTEST, *(f"tests/orchestrator/test_{name}.py" for name in (
+        "queue", "queue_attempts", "queue_ends", "queue_events", "queue_input", "queue_order", "scripts", "events",
+        "findings", "duties", "worker", "worker_control", "hub",
+    ))),
+    "chaos": (*PYTEST, "tests/chaos/test_lost_workers.py"),
+}  # fmt: skip
+"""What notices, the quickest first."""
+
+
+class Verdict(NamedTuple):
+    """Which stage noticed a fault, by which test; `by` is empty when none did."""
+
+    mutant: Mutant | None
+    by: str
+    seconds: float
+
+
+def main() -> int:
+    """Run the mutants; returns 1 when more than one survives, or a table that does not fit the scripts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="only mutants of which the path or the fault has this text")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    mutants = [each for each in MUTANTS if options.only in f"{each.path} {each.fault}"]
+    for mutant in MUTANTS:
+        mutant.applied((ROOT / "lua" / mutant.path).read_text())
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kargah-mutants-") as folder:
+        copies = queue.SimpleQueue[Path]()
+        for number in range(options.processes):
+            copies.put(copy_tree(Path(folder, str(number))))
+        with ThreadPoolExecutor(options.processes) as pool:
+            plain, *verdicts = pool.map(lambda mutant: judge(copies, mutant), [None, *mutants])
+    if plain.by:
+        print(f"the tests fail without any fault: {plain.by}")
+        return 1
+    survivors = [verdict for verdict in verdicts if not verdict.by]
+    print(
+        f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} faults were noticed, {time.monotonic() - began:.0f} s"
+    )
+    return len(survivors) > MAY_SURVIVE
+
+
+def copy_tree(folder: Path) -> Path:
+    """A copy of what the tests need, to be broken at will."""
+    folder.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__", "static", "browser", "e2e")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=ignored)
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def judge(copies: "queue.SimpleQueue[Path]", mutant: Mutant | None) -> Verdict:
+    """Plant the fault in a free copy, run the stages until one notices, and take it out again."""
+    began, folder = time.monotonic(), copies.get()
+    path = folder / "lua" / (mutant.path if mutant else "add_job.lua")
+    text = path.read_text()
+    try:
+        path.write_text(mutant.applied(text) if mutant else text)
+        by = next((f"{stage}: {by}" for stage, command in STAGES.items() if (by := sure_failure(folder, command))), "")
+    finally:
+        path.write_text(text)
+        copies.put(folder)
+    verdict = Verdict(mutant, by, time.monotonic() - began)
+    fault = f"{mutant.path}: {mutant.fault}" if mutant else "no fault at all"
+    print(
+        f"{verdict.seconds:5.0f} s  {'noticed ' if by else 'SURVIVED' if mutant else 'fine    '}  {fault}", flush=True
+    )
+    if by:
+        print(f"                   by {by[:120]}", flush=True)
+    return verdict
+
+
+def sure_failure(folder: Path, command: Sequence[str]) -> str:
+    """What failed; a test that fails once and then not, as on a busy machine, does not count."""
+    unsure: list[str] = []
+    while by := failure(folder, [*command, *unsure]):
+        word, _, rest = by.partition(" ")
+        test = rest.partition(" - ")[0]
+        if word != "FAILED" or len(unsure) > 5 or failure(folder, [*PYTEST, test]):
+            return by
+        unsure += ["--deselect", test]
+    return ""
+
+
+def failure(folder: Path, command: Sequence[str]) -> str:
+    """What failed, or "" when nothing did."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return f"nothing came within {LIMIT_S} s"
+    if process.returncode == 0:
+        return ""
+    lines = [line for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith(("FAILED", "ERROR", "AssertionError"))]
+    return (named or lines or ["no output"])[-1 if command[0] == "pytest" else 0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
