@@ -12,7 +12,7 @@ from orchestrator.cli.store import QueueName, opened, opened_all
 from orchestrator.cli.tables import AsJson, duration, instant, print_facts, print_json, print_rows, table_of
 from orchestrator.errors import InvalidOption
 from orchestrator.metrics import KINDS, MINUTE_MS, Overview
-from orchestrator.queue import QueueMeta
+from orchestrator.queue.observing import QueueMeta
 
 STATES = ("waiting", "active", "delayed", "completed", "failed", "canceled")
 COUNTED = tuple(kind for kind in KINDS if not kind.endswith("_ms"))

@@ -48,7 +48,7 @@ def test_a_value_that_is_named_holds_although_it_is_the_usual_one() -> None:
         "remove_on_complete": False,
         "deduplication": None,
     }
-    assert JobOptions(**named).over(DEFAULTS) == JobOptions()
+    assert JobOptions(**named).over(DEFAULTS) == JobOptions(remove_on_complete=False)
 
 
 def test_without_defaults_the_options_stay_as_they_are() -> None:

@@ -94,7 +94,7 @@ RANGES = {
     "keep_logs": (0, 100_000),
 }
 NO_FLAGS: list[Any] = [0, 1, "yes", "", None, [], math.nan]
-NO_KEEPERS: list[Any] = ["x", None, 1.5, math.nan, [1], {"count": 1}, b"1"]
+NO_KEEPERS: list[Any] = ["x", 1.5, math.nan, [1], {"count": 1}, b"1"]
 NO_NOTIFY: list[Any] = [
     "completed",
     ["completed"],
@@ -118,7 +118,7 @@ def wrong_options() -> list[tuple[str, dict[str, Any]]]:
     wrong: list[tuple[str, dict[str, Any]]] = []
     for field, (low, high) in RANGES.items():
         wrong += [(field, {field: value}) for value in (low - 1, high + 1, *NO_NUMBERS)]
-    for field in ("lifo", "has_files"):
+    for field in ("lifo", "has_files", "telemetry"):
         wrong += [(field, {field: value}) for value in NO_FLAGS]
     for field in ("remove_on_complete", "remove_on_fail"):
         wrong += [(field, {field: value}) for value in NO_KEEPERS]
@@ -131,11 +131,16 @@ def wrong_options() -> list[tuple[str, dict[str, Any]]]:
         wrong.append(("backoff.max_ms", {"backoff": Backoff(max_ms=value)}))  # type: ignore[arg-type]
     jitters: list[Any] = [-0.1, 1.1, math.nan, math.inf, "1", None]
     wrong += [("backoff.jitter", {"backoff": Backoff(jitter=value)}) for value in jitters]
-    wrong += [("backoff.type", {"backoff": Backoff(value)}) for value in ("linear", "", None, 1)]  # type: ignore[arg-type]
+    wrong += [("backoff.type", {"backoff": Backoff(value)}) for value in ("a b", "", None, 1)]  # type: ignore[arg-type]
     wrong += [("backoff", {"backoff": value}) for value in ("fast", 1.5, [1], {"delay_ms": 1})]
     wrong += [("backoff.delay_ms", {"backoff": value}) for value in (-1, 2**63, True)]
     wrong += [("notify", {"notify": value}) for value in NO_NOTIFY]
-    wrong += [("id", {"id": value}) for value in NO_IDS]
+    for field in ("id", "group", "batch_key"):
+        wrong += [(field, {field: value}) for value in NO_IDS]
+    texts: list[Any] = ["", "x" * 257, "\ud800", 5, b"x", True, ["x"]]
+    wrong += [("affinity_key", {"affinity_key": value}) for value in texts]
+    costs: list[Any] = [0, -1, 0.0009, 1_000_001, math.nan, math.inf, True, "1", None, [1]]
+    wrong += [("cost", {"cost": value}) for value in costs]
     return wrong
 
 

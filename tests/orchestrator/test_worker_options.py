@@ -80,7 +80,7 @@ async def test_a_worker_without_a_rule_sends_none(queue: Queue, url: str, monkey
     monkeypatch.setattr(worker.queue.scripts, "_run", recording)
     async with worker:
         await ended(queue, job.id)
-    assert [len(args) for args in sent] == [6 + 5]
+    assert [len(args) for args in sent] == [7 + 5]
 
 
 @pytest.mark.parametrize(
