@@ -108,7 +108,7 @@ class JobEnded(KargahError):
 class JobFailed(JobEnded):
     """A job that was waited for failed.
 
-    reason: error, timeout, expired or stalled. kind, problem, details: of its last error.
+    reason: error, timeout, expired, stalled or child. kind, problem, details: of its last error.
     """
 
     def __init__(self, job_id: str, reason: str, kind: str, problem: str, details: dict[str, Any]) -> None:

@@ -1,25 +1,31 @@
 """Flows where other features have a say: groups, limits, counters, steps, deduplication, bulks, cleaning."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from orchestrator import sync
+from orchestrator.active_job import ActiveJob
 from orchestrator.deduplication import Deduplication
-from orchestrator.errors import FlowRefused, GroupFull, InvalidOption, QueueFull, WrongState
+from orchestrator.errors import FlowRefused, GroupFull, InvalidOption, LayoutMismatch, QueueFull, WrongState
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import JobOptions
+from orchestrator.job import JobOptions, JobState
 from orchestrator.parent import Parent
+from orchestrator.processors import Processor, Sandbox
 from orchestrator.queue import BulkJob, Queue
 from orchestrator.schedule import JobTemplate, RepeatOptions
 from orchestrator.scripts import Client
+from orchestrator.worker import Worker
 from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scenarios.flows import child, claim, flow
 from tests.lua.scenarios.table import ERROR
 from tests.lua.scene import Scene, types
 from tests.lua.scheduling import pass_slots
+from tests.orchestrator import sandboxed
+from tests.orchestrator.running import ended, until_active
 
 pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 
@@ -158,6 +164,21 @@ async def test_a_queue_that_does_not_count_is_left_alone(pair: tuple[Scene, Scen
     totals = [(await scene.queue.get_stats()).totals for scene in pair]
     assert totals[0] == {}
     assert totals[1]["failed"] == 1
+
+
+async def test_a_parent_in_a_queue_of_another_layout_is_left_alone(pair: tuple[Scene, Scene]) -> None:
+    above, below = pair
+    await family(pair, "a")
+    await above.client.hset(above.queue.keys.meta, "layout", "9.0")
+    before = await dump(above.client, above.prefix)
+    with pytest.raises(LayoutMismatch):
+        await below.queue.add("page", None, JobOptions(parent=Parent(above.queue.name, "root")))
+    assert await below.finish(await claim(below)) == "completed"
+    assert await dump(above.client, above.prefix) == before
+    await above.client.hset(above.queue.keys.meta, "layout", "1.0")
+    assert await states(above, "root") == ["waiting-children"]
+    assert await below.queue.remove_child_dependency("a")
+    assert await states(above, "root") == ["waiting"]
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────────
@@ -361,3 +382,50 @@ async def test_canceling_a_flow_answers_the_parent_as_it_left_it(scene: Scene) -
     canceled = await scene.scripts.cancel_job("t", "root", b'{"by":"","reason":""}')
     assert (canceled.state, canceled.pending_children) == ("canceled", 0)
     assert await scene.scripts.cancel_job("t", "root", b'{"by":"","reason":""}') == canceled
+
+
+# ── workers of every kind ────────────────────────────────────────────────────────────────────────────
+
+
+async def gathers(job: ActiveJob) -> Any:
+    if job.name == "page":
+        return job.data
+    while not any(await job.get_dependencies_count()):
+        await asyncio.sleep(0.01)
+    await job.wait_for_children()
+    return sorted((await job.get_children_values()).values())
+
+
+@pytest.mark.parametrize("process", [gathers, sandboxed.gathers, Sandbox("tests.orchestrator.sandboxed:gathers")])
+async def test_a_processor_of_any_kind_waits_for_children_that_come_while_it_runs(
+    queue: Queue, url: str, process: Processor
+) -> None:
+    book = await queue.add("book", None, JobOptions(attempts=1))
+    heard: list[str] = []
+    async with Worker(queue.name, process, url) as worker:
+        worker.on("waiting-children", lambda event: heard.append(event.what))
+        await until_active(queue)
+        parent = JobOptions(parent=Parent(queue.name, book.id))
+        await queue.add_bulk([BulkJob("page", number, parent) for number in range(3)])
+        (done,) = await ended(queue, book.id)
+    assert done.result_as(list[int]) == [0, 1, 2]
+    assert heard == ["waiting-children"]
+    await check_queue(queue)
+
+
+async def test_a_claim_by_hand_may_wait_for_children(queue: Queue, url: str) -> None:
+    book = await queue.add("book")
+    async with Worker(queue.name, None, url) as worker:
+        held = await worker.get_next_job(10)
+        assert held is not None
+        page = await queue.add("page", None, JobOptions(parent=Parent(queue.name, book.id)))
+        assert await held.move_to_waiting_children() is JobState.WAITING_CHILDREN
+        assert "children" in (await queue.why_waiting(book.id)).held_by
+        child = await worker.get_next_job(10)
+        assert child is not None
+        assert child.id == page.id
+        await child.move_to_completed()
+        again = await worker.get_next_job(10)
+        assert again is not None
+        assert (again.id, again.attempts_made) == (book.id, 0)
+        assert await again.move_to_waiting_children() is JobState.WAITING, "none is pending any more"

@@ -15,7 +15,7 @@ def step(outcome: str) -> None:
 
     @scenario("move_to_finished", f"a parent with a pending child: {outcome}")
     async def _(scene: Scene) -> Call:
-        root = await scene.active("root", group="g", batch_key="k")
+        root = await scene.active("root", batch_key="k")
         await child(scene, "a")
         return finishing(Finish("root", root.lease, outcome, b"{}", 5000), slots=0)
 
@@ -34,7 +34,7 @@ async def _(scene: Scene) -> Call:
 
 @scenario("move_to_finished", "the last child of a parent with a group and a batch key")
 async def _(scene: Scene) -> Call:
-    await flow(scene, "a", root={"group": "g", "batch_key": "k"}, group="h")
+    await flow(scene, "a", root={"group": "g", "batch_key": "k"})
     claimed = await claim(scene)
     return finishing(Finish("a", claimed.lease, "completed", b"1", -1), slots=0)
 
