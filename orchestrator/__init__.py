@@ -6,6 +6,7 @@ from orchestrator.deduplication import Deduplication
 from orchestrator.errors import (
     BulkIncomplete,
     DelayedError,
+    FlowRefused,
     InvalidOption,
     JobCanceled,
     JobEnded,
@@ -21,12 +22,15 @@ from orchestrator.errors import (
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
+    WaitingChildrenError,
     WaitingError,
     WrongState,
 )
 from orchestrator.events import Event
+from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.hub import Hub
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
+from orchestrator.parent import Parent
 from orchestrator.processors import Sandbox, SyncJob
 from orchestrator.queue import BulkJob, Queue
 from orchestrator.schedule import JobScheduler, JobTemplate, RepeatOptions
@@ -41,6 +45,9 @@ __all__ = [
     "Deduplication",
     "DelayedError",
     "Event",
+    "FlowJob",
+    "FlowProducer",
+    "FlowRefused",
     "Hub",
     "InvalidOption",
     "Job",
@@ -57,6 +64,7 @@ __all__ = [
     "KeepJobs",
     "LeaseLost",
     "OutcomeUnknown",
+    "Parent",
     "Queue",
     "QueueFull",
     "RateLimitError",
@@ -67,6 +75,7 @@ __all__ = [
     "SyncJob",
     "TransientError",
     "UnrecoverableError",
+    "WaitingChildrenError",
     "WaitingError",
     "Worker",
     "WorkerEvent",
