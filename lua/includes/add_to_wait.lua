@@ -23,7 +23,7 @@ end
 local is_woken = {} -- once a queue is enough for all jobs of a call
 
 local function wake_worker()
-    if not is_woken[prefix] and redis.call('HEXISTS', prefix .. 'meta', 'paused') == 0 then
+    if not is_woken[prefix] and not queue_meta().paused then
         redis.call('ZADD', prefix .. 'marker', 0, '0')
     end
     is_woken[prefix] = true

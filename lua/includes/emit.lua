@@ -35,11 +35,13 @@ local function added_text(job)
         fields .. ',"name":' .. cjson.encode(header.n) .. ',"priority":' .. int(header.p or 0))
 end
 
-local wanted_by_all = {}
-
+-- Whether the relay is to be told: the queue's subscriptions or the job itself ask for it.
 local function is_wanted(job, event_type)
-    wanted_by_all[prefix] = wanted_by_all[prefix] or redis.call('HGET', prefix .. 'meta', 'notify') or ''
-    local wanted = ' ' .. (job.notify or '') .. ' ' .. wanted_by_all[prefix] .. ' '
+    local by_all = queue_meta().notify
+    if not (by_all or job.notify) then
+        return false
+    end
+    local wanted = ' ' .. (job.notify or '') .. ' ' .. (by_all or '') .. ' '
     return string.find(wanted, ' ' .. event_type .. ' ', 1, true)
 end
 
