@@ -99,6 +99,12 @@ def show(job_id: JobId, as_json: AsJson = False, queue: Queue = "", url: Url = "
 
 
 @app.command()
+def why(job_id: JobId, as_json: AsJson = False, queue: Queue = "") -> None:
+    """Say why a job has not started: what comes before it, what holds it, and about when it starts."""
+    queue_jobs.show_why(queue, job_id, as_json)
+
+
+@app.command()
 def cancel(job_id: JobId, queue: Queue = "", url: Url = "") -> None:
     """Cancel a generation: at once if it waits, within a step if it runs."""
     if queue:
