@@ -93,6 +93,8 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
+    id: 1 to 128 letters, digits, '_', '.', ':', '@' and '-'; None = one is made. Adding the same id again is safe: it
+        answers with the job that is there.
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
     delay_ms: not before so many milliseconds from now.
     lifo: before the waiting ones of its priority, not after them.

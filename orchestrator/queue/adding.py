@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from orchestrator.errors import InvalidOption, StoreUnavailable
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, encode_json
 from orchestrator.keys import new_job_id, new_token
 from orchestrator.queue.reading import Reading
@@ -53,6 +54,7 @@ class Adding(Reading):
 
         Otherwise like `add`, but for the queue's defaults and for deduplication, which would drop it.
         """
+        check_kind("opts", opts, JobOptions, or_none=False)
         if opts.deduplication is not None:
             raise InvalidOption("deduplication", "does not go with fan_out: what is owed is not dropped")
         new = _prepare(name, data, opts)
@@ -61,6 +63,7 @@ class Adding(Reading):
         return await self._store(self.scripts.fan_out, new)
 
     def _check(self, name: str, data: object, opts: JobOptions | None) -> NewJob:
+        check_kind("opts", opts, JobOptions)
         return _prepare(name, data, (opts or JobOptions()).over(self._default_job_options))
 
     async def _store(self, script: AddScript, new: NewJob) -> Job:

@@ -3,10 +3,11 @@
 from types import TracebackType
 from typing import Self
 
+from orchestrator.given import check_kind
 from orchestrator.group import WhyWaiting
 from orchestrator.job import JobOptions
 from orchestrator.keys import QUEUES_KEY, Keys
-from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
+from orchestrator.scripts import DEADLINE_S, Client, Scripts, check_client, connect
 
 
 class QueueConnection:
@@ -20,10 +21,11 @@ class QueueConnection:
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
+        check_kind("default_job_options", default_job_options, JobOptions)
         self.keys = Keys(name)
         self.name = name
         self._owns_client = isinstance(redis, str)
-        self.client: Client = connect(redis) if isinstance(redis, str) else redis
+        self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self.scripts = Scripts(self.client, self.keys, deadline_s)
         self._default_job_options = default_job_options or JobOptions()
         self._is_registered = False
