@@ -94,8 +94,8 @@ def read_group(reply: list[Any]) -> Group:
     return msgspec.convert(record | {"id": gid.decode(), "waiting": waiting}, Group, strict=False)
 
 
-def read_why(reply: list[Any], workers: int | None) -> WhyWaiting | None:
-    """What `get_position` answers, in words."""
+def read_why(reply: list[Any], workers: int) -> WhyWaiting | None:
+    """What `get_position` answers, in words; `workers` = how many are there."""
     if not reply:
         return None
     found = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
