@@ -133,9 +133,7 @@ class Groups(Reading):
         asked_s, known = self._whys.get(check_job_id(job_id), (-WHY_EVERY_S, None))
         if known is not None and now_s - asked_s < WHY_EVERY_S:
             return known
-        position, (_, workers) = await asyncio.gather(
-            self.scripts.get_position(job_id), self.scripts.get_workers(0, 0)
-        )
+        position, (_, workers) = await asyncio.gather(self.scripts.get_position(job_id), self.scripts.get_workers(0, 0))
         found = read_why(position, workers)
         if found is None:
             raise JobNotFound(f"there is no job {job_id}")

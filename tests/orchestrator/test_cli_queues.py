@@ -329,7 +329,7 @@ async def test_it_is_said_why_a_job_waits(scene: Scene, run: Run) -> None:
     facts = words(run("jobs", "why", "late", "-q", name).out)
     assert facts[:2] == ["status delayed", "held it is delayed"]
     assert facts[-1].startswith("until ")
-    assert json.loads(run("jobs", "why", "late", "-q", name, "--json").out)["held_by"] == ["delayed"]
+    assert json.loads(run("jobs", "why", "late", "-q", name, "--json").out)["held_by"] == ["delayed", "no_worker"]
     await queue.resume_group("ann")
     (claim,) = (await scene.claim()).claims
     assert words(run("jobs", "why", claim.job.id, "-q", name).out)[0] == "status active"
