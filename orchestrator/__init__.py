@@ -2,18 +2,21 @@
 
     from orchestrator import Queue, Worker
 
-Three classes do the work: a `Queue` adds jobs, steers and tells of them, a `Worker` runs them, a `Hub` watches.
+Three classes do the work: a `Queue` adds jobs, steers and tells of them, a `Worker` runs them, a `Hub` watches. A
+`FlowProducer` adds trees of jobs.
 `JobOptions` says what may be said about a job; what a processor raises (`ProcessorError`) says what becomes of it.
 Without async: `orchestrator.sync`. Recipes: `orchestrator/RECIPES.md`.
 """
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.backoff import Backoff
+from orchestrator.children import Child, ChildState, JobNode
 from orchestrator.deduplication import Deduplication
 from orchestrator.errors import (
     AttemptTimeout,
     BulkIncomplete,
     DelayedError,
+    FlowRefused,
     GroupFull,
     InvalidOption,
     JobCanceled,
@@ -34,14 +37,17 @@ from orchestrator.errors import (
     StoreUnavailable,
     TransientError,
     UnrecoverableError,
+    WaitingChildrenError,
     WaitingError,
     WrongState,
 )
 from orchestrator.events import Event
+from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.group import Batch, Group, GroupPlace, RateLimit, WhyWaiting
 from orchestrator.hub import Hub, Lagged, Watch
 from orchestrator.job import CancelRequest, Job, JobError, JobOptions, JobState, KeepJobs
 from orchestrator.metrics import Metrics, QueueStats
+from orchestrator.parent import Parent
 from orchestrator.presence import WorkerInfo
 from orchestrator.processors import Sandbox, SyncJob
 from orchestrator.queue import BulkJob, Queue, QueueMeta, Snapshot
@@ -56,10 +62,15 @@ __all__ = [
     "BulkIncomplete",
     "BulkJob",
     "CancelRequest",
+    "Child",
+    "ChildState",
     "ClaimedJob",
     "Deduplication",
     "DelayedError",
     "Event",
+    "FlowJob",
+    "FlowProducer",
+    "FlowRefused",
     "Group",
     "GroupFull",
     "GroupPlace",
@@ -71,6 +82,7 @@ __all__ = [
     "JobEnded",
     "JobError",
     "JobFailed",
+    "JobNode",
     "JobNotFound",
     "JobOptions",
     "JobScheduler",
@@ -85,6 +97,7 @@ __all__ = [
     "Metrics",
     "OutOfMemory",
     "OutcomeUnknown",
+    "Parent",
     "ProcessorError",
     "Queue",
     "QueueFull",
@@ -101,6 +114,7 @@ __all__ = [
     "SyncJob",
     "TransientError",
     "UnrecoverableError",
+    "WaitingChildrenError",
     "WaitingError",
     "Watch",
     "WhyWaiting",

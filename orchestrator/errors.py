@@ -7,6 +7,7 @@ KargahError
 ├── WrongState               the job is not in a state that allows the call
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
+├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
 │   └── GroupFull            the group takes no more
 ├── BulkIncomplete           of many jobs some were stored; says which
 ├── JobEnded                 a job that was waited for has no result
@@ -28,7 +29,8 @@ KargahError
     └── StepError            no end: the job goes on later, and no attempt is counted
         ├── DelayedError     … after a delay
         ├── WaitingError     … from its old place among the waiting
-        └── RateLimitError   … from its old place, once the whole queue may start jobs again
+        ├── RateLimitError   … from its old place, once the whole queue may start jobs again
+        └── WaitingChildrenError … when all its children have ended
 """
 
 import math
@@ -69,6 +71,10 @@ class LeaseLost(KargahError):
 
 class QueueFull(KargahError):
     """The queue takes no more jobs for now; nothing was stored."""
+
+
+class FlowRefused(KargahError):
+    """The parent is missing or has finished, an id is taken, or the tree is too large; nothing was changed."""
 
 
 class BulkIncomplete(KargahError):
@@ -244,6 +250,13 @@ class RateLimitError(StepError):
     def __init__(self, duration_ms: float = 0) -> None:
         super().__init__(f"nothing starts for {duration_ms} ms")
         self.duration_ms = _pause("duration_ms", duration_ms)
+
+
+class WaitingChildrenError(StepError):
+    """Go on when all children have ended: from the job's old place, at once where none is pending.
+
+    Source: BullMQ's WaitingChildrenError.
+    """
 
 
 def _pause(field: str, value: float) -> float:

@@ -11,6 +11,7 @@ from orchestrator.deduplication import Deduplication
 from orchestrator.errors import InvalidOption
 from orchestrator.given import RemembersGiven, given
 from orchestrator.keys import check_group_id, check_job_id
+from orchestrator.parent import Parent, check_parent
 from orchestrator.telemetry import trace_context
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ EVENT_TYPES = frozenset(
         "checkpoint",
         "delayed",
         "waiting",
+        "waiting-children",
         "stalled",
         "canceling",
         "completed",
@@ -113,6 +115,9 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
     telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
     deduplication: which jobs count as the same one; see `Deduplication`.
+    parent: an unfinished job that waits for this one, in this queue or one of the same tag; see `orchestrator.flows`.
+    on_failure: what this job's failure or cancellation means to its parent: "fail_parent" fails it at once, "ignore"
+        is noted and no more, "remove" is as if there had been no child, "continue_parent" lets it go on at once.
     """
 
     id: str | None = None
@@ -135,6 +140,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     affinity_key: str | None = None
     telemetry: bool = True
     deduplication: Deduplication | None = None
+    parent: Parent | None = None
+    on_failure: str = "fail_parent"
 
     def over(self, defaults: "JobOptions") -> "JobOptions":
         """These options; what they do not name is as in `defaults`, but for the id, which is nobody's default."""
@@ -162,6 +169,7 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
         check_bool("telemetry", self.telemetry)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
+        check_parent(self.parent, self.on_failure)
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
         if backoff is not None:
             if not isinstance(backoff, Backoff):
@@ -171,6 +179,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
             if not isinstance(self.deduplication, Deduplication):
                 raise InvalidOption("deduplication", "must be a Deduplication")
             self.deduplication.check()
+            if self.parent is not None:
+                raise InvalidOption("deduplication", "does not go with a parent, which waits for a job of its own")
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
         return Header(
@@ -190,6 +200,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            parent=self.parent,
+            on_failure=self.on_failure,
             group=self.group,
             cost=self.cost,
             batch_key=self.batch_key,
@@ -237,6 +249,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str | None = msgspec.field(name="sc", default=None)
     trace_context: str = msgspec.field(name="tm", default="")
     deduplication: Deduplication | None = msgspec.field(name="dd", default=None)
+    parent: Parent | None = msgspec.field(name="pa", default=None)
+    on_failure: str = msgspec.field(name="of", default="fail_parent")
+    children: int = msgspec.field(name="ch", default=0)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -291,6 +306,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stack: str | None = None
     reason: str | None = None
     cancel: CancelRequest | None = None
+    pending_children: int | None = None
     duplicated: bool = False
     deduplicated: bool = False
 
@@ -298,6 +314,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """What kind of job it is."""
         return self.header.name
+
+    @property
+    def parent(self) -> Parent | None:
+        """The job that it was added as a child of."""
+        return self.header.parent
 
     @property
     def attempt_key(self) -> str:

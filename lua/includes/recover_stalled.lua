@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active, count_up
+-- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active, children, count_up
 -- Jobs whose lease ran out go back to their old place, or fail when that happened too often.
 -- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
 local LOST_WORKER = '{"kind":"stalled","message":"the worker was lost more often than max_stalled allows"}'
@@ -26,11 +26,15 @@ local function recover_job(job)
     emit(job, 'stalled', ',"stalled":' .. int(job.stalled))
     if job.cancel then
         cancel_finished(job, '{"stalled":true}')
+    elseif job.failed_child then
+        fail_finished(job, 'child', job.failed_child)
     elseif job.stalled > (header_of(job).m or 1) then
         fail_finished(job, 'stalled', LOST_WORKER)
     else
-        add_to_wait(job)
-        emit(job, 'waiting', ',"prev":"active"')
+        if not wait_for_children(job, 'active') then
+            add_to_wait(job)
+            emit(job, 'waiting', ',"prev":"active"')
+        end
         save_job(job)
     end
     wake_worker() -- also an end frees a slot of the global concurrency

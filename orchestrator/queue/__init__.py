@@ -2,6 +2,7 @@
 
 from orchestrator.queue.admin import Admin
 from orchestrator.queue.bulk import BulkAdding, BulkJob
+from orchestrator.queue.children import Children
 from orchestrator.queue.cleaning import Cleaning
 from orchestrator.queue.connection import QueueConnection
 from orchestrator.queue.groups import Groups
@@ -31,6 +32,7 @@ class Queue(
     Admin,
     Cleaning,
     Groups,
+    Children,
     Observing,
     Waiting,
     Reading,

@@ -41,7 +41,8 @@ RECIPES = _recipes()
 
 
 def _compiled(recipe: Recipe) -> CodeType:
-    return compile(recipe.source, f"{recipe.page}: {recipe.title}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code: CodeType = compile(recipe.source, f"{recipe.page}: {recipe.title}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return code
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: f"{recipe.page}: {recipe.title}")
@@ -57,10 +58,6 @@ async def test_a_recipe_runs_as_it_stands(
     if inspect.iscoroutine(run):
         async with asyncio.timeout(60):
             await run
-    main = names.get("main")
-    if main is not None:
-        async with asyncio.timeout(60):
-            await main(url)
     for queue in {value.name for value in names.values() if isinstance(value, Queue)}:
         async with Queue(queue, url) as used:
             await used.obliterate(force=True)

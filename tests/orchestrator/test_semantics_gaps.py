@@ -31,8 +31,8 @@ async def test_instants_are_those_of_the_servers_clock(scene: Scene, monkeypatch
 
 async def test_lifo_holds_on_every_way_into_the_queue(scene: Scene) -> None:
     await scene.add("first")
-    for job_id, options in (("delayed", {"delay_ms": 50_000}), ("promoted", {"delay_ms": 60_000}), ("twice", {})):
-        await scene.add(job_id, lifo=True, attempts=2, **options)
+    for job_id, delay_ms in (("delayed", 50_000), ("promoted", 60_000), ("twice", 0)):
+        await scene.add(job_id, lifo=True, attempts=2, delay_ms=delay_ms)
     (twice,) = (await scene.claim()).claims
     assert twice.job.id == "twice"
     await scene.finish(twice, "failed", b'{"kind":"transient","message":"","details":{}}', 0)
