@@ -22,7 +22,8 @@
 local _, _ = KEYS[1], KEYS[2]
 local epoch, force, limit, closing_ms = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local STATES = { 'active', 'waiting', 'delayed', 'waiting-children', 'completed', 'failed', 'canceled' }
+-- Parents before their children, which else would send them back into the queue.
+local STATES = { 'waiting-children', 'active', 'waiting', 'delayed', 'completed', 'failed', 'canceled' }
 
 local function remove(id, state)
     local job = load_job(id)

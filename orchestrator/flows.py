@@ -1,6 +1,8 @@
 """Flows: trees of jobs, in which a parent runs when its children have ended."""
 
 import contextlib
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -16,6 +18,7 @@ from orchestrator.scripts import DEADLINE_S, Client, FlowEntry, Scripts, connect
 from orchestrator.telemetry import adding
 
 MAX_BYTES = 16 * 1024 * 1024
+REGISTER_AGAIN_S = 60.0
 
 
 class FlowJob(msgspec.Struct, frozen=True):
@@ -57,7 +60,7 @@ class FlowProducer:
         self.client: Client = connect(redis) if isinstance(redis, str) else redis
         self._defaults = dict(default_job_options or {})
         self._deadline_s = deadline_s
-        self._registered: set[str] = set()
+        self._registered_at: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,9 +111,11 @@ class FlowProducer:
         return Scripts(self.client, Keys(queue), self._deadline_s)
 
     async def _register(self, scripts: Scripts, queues: set[str]) -> None:
-        if names := sorted(queues - self._registered):
-            await scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, *names))
-            self._registered.update(names)
+        now = time.monotonic()
+        names = [name for name in queues if now - self._registered_at.get(name, -math.inf) >= REGISTER_AGAIN_S]
+        if names:
+            await scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, *sorted(names)))
+            self._registered_at.update(dict.fromkeys(names, now))
 
     async def _there(self, root: "_Node") -> JobNode | None:
         found = await self.get_flow(root.queue, root.id, MAX_DEPTH, MAX_JOBS)

@@ -115,12 +115,21 @@ local function drop_child(id, field)
     return true
 end
 
--- A child that ended runs again: its parent waits for it again if it waits still, or is finished and may be retried.
+-- A parent that only waits for a worker, or for a pause to end, waits for its children first.
+local function hold_back(job)
+    if (job.state == 'waiting' or job.state == 'delayed') and waits_for_children(job) then
+        leave_place(job)
+        wait_for_children(job, job.state)
+    end
+end
+
+-- A child that ended runs again: its parent waits for it again unless that runs; a finished one may be retried.
 local function await_again(id, field)
     local job, from = load_parent(id, field)
-    if job and from ~= 'p' and (job.finished_at or job.state == 'waiting-children') then
+    if job and from ~= 'p' and job.state ~= 'active' then
         redis.call('HSET', prefix .. 'children:' .. id, field, 'p')
         count_child(job, from, 'p')
+        hold_back(job)
         save_job(job)
     end
 end

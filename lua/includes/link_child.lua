@@ -65,10 +65,7 @@ local function add_pending(id, field)
     local job, from = load_job(id), redis.call('HGET', prefix .. 'children:' .. id, field)
     redis.call('HSET', prefix .. 'children:' .. id, field, 'p')
     count_child(job, from and string.sub(from, 1, 1), 'p')
-    if (job.state == 'waiting' or job.state == 'delayed') and waits_for_children(job) then
-        leave_place(job)
-        wait_for_children(job, job.state)
-    end
+    hold_back(job)
     save_job(job)
 end
 

@@ -6,7 +6,9 @@ from tests.invariants import check_queue
 from tests.lua.scenarios import SCENARIOS, Scenario
 from tests.lua.scene import Scene
 
-OF_FLOWS = [scenario for scenario in SCENARIOS if scenario.arrange.__module__.endswith((".flows", ".families"))]
+OF_FLOWS = [
+    scenario for scenario in SCENARIOS if scenario.arrange.__module__.endswith((".flows", ".families", ".mixed"))
+]
 
 
 @pytest.mark.parametrize("scenario", OF_FLOWS, ids=str)
