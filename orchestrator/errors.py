@@ -7,8 +7,8 @@ KargahError
 ├── WrongState               the job is not in a state that allows the call
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
-├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
 │   └── GroupFull            the group takes no more
+├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
 ├── BulkIncomplete           of many jobs some were stored; says which
 ├── JobEnded                 a job that was waited for has no result
 │   ├── JobFailed            it failed; has the reason and the error's kind and details
@@ -30,7 +30,7 @@ KargahError
         ├── DelayedError     … after a delay
         ├── WaitingError     … from its old place among the waiting
         ├── RateLimitError   … from its old place, once the whole queue may start jobs again
-        └── WaitingChildrenError … when all its children have ended
+        └── WaitingChildrenError  … when all its children have ended
 """
 
 import math
