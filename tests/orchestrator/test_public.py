@@ -12,6 +12,8 @@ from redis.asyncio import Redis
 import orchestrator
 from orchestrator import (
     Batch,
+    FlowJob,
+    FlowProducer,
     InvalidOption,
     JobOptions,
     JobTemplate,
@@ -123,6 +125,16 @@ MISTAKES: dict[str, tuple[Callable[[Queue], Any], str]] = {
     "a negative grace": (lambda q: _worker(cancel_grace_ms=-1), "cancel_grace_ms: must be a whole number from 0"),
     "a distance that is none": (lambda q: _worker(progress_interval_ms="x"), "progress_interval_ms: must be a whole"),
     "a name that is none": (lambda q: _worker(name=5), "name: must be str"),
+    "a flow's options as a mapping": (
+        lambda q: FlowProducer(NOWHERE).add(FlowJob("a", "b", children=[FlowJob("c", "b", opts=_any({}))])),
+        r"flows\[0\].children\[0\].opts: must be JobOptions\(…\), not dict",
+    ),
+    "a flow as a mapping": (lambda q: FlowProducer(NOWHERE).add(_any({})), r"flows\[0\].flow: must be a FlowJob"),
+    "a flow producer's client": (lambda q: FlowProducer(_any(None)), "redis: must be a URL, or a client"),
+    "a flow producer's defaults": (
+        lambda q: FlowProducer(NOWHERE, default_job_options={"a": _any({})}),
+        r"default_job_options\[a\]: must be JobOptions\(…\), not dict",
+    ),
     "a switch that is none": (lambda q: _worker(keep_stack=1), "keep_stack: must be True or False"),
 }
 
