@@ -108,7 +108,7 @@ async def test_a_file_cut_at_any_byte_holds_a_consistent_queue(runtime_folder: P
         survivor.stop()
 
 
-@pytest.mark.parametrize("appendfsync", ["everysec", "always"] if IS_FULL else ["everysec"])
+@pytest.mark.parametrize("appendfsync", ["everysec", "always"] if IS_FULL else ["always"])
 async def test_workers_and_the_server_are_killed_at_random_while_clients_add(
     runtime_folder: Path, queue_name: str, client: Client, url: str, spawn: Spawn, appendfsync: str
 ) -> None:
