@@ -47,7 +47,7 @@ def spawn(url: str, queue_name: str) -> Iterator[Spawn]:
 def mortal(runtime_folder: Path) -> Iterator[Server]:
     """A server with an append-only file, to be killed and started again."""
     folder = Path(tempfile.mkdtemp(dir=runtime_folder))
-    # With `everysec` a server whose disk is busy answers up to 2 s before it writes: a kill then loses what it answered.
+    # With `everysec` a server with a busy disk answers up to 2 s before it writes: a kill then loses what it answered.
     server = Server("valkey", folder, "--appendonly", "yes", "--appendfsync", "always")
     server.start()
     yield server

@@ -60,6 +60,14 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
             assert text, f"{name}.{method}"
 
 
+@pytest.mark.parametrize("name", ["Group", "Job", "QueueMeta", "QueueStats", "RateLimit", "Batch", "KeepJobs"])
+def test_what_is_read_explains_its_fields(name: str) -> None:
+    exported = getattr(orchestrator, name)
+    text = inspect.getdoc(exported) or ""
+    for field in getattr(exported, "__struct_fields__", None) or exported._fields:
+        assert field == "id" or re.search(rf"\b{field}\b", text), field
+
+
 def test_every_parameter_of_a_worker_is_explained_and_a_number_has_its_unit() -> None:
     text = inspect.getdoc(Worker) or ""
     for name in list(inspect.signature(Worker).parameters):
