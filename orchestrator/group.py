@@ -77,8 +77,8 @@ class WhyWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job has not started, as of one instant.
 
     ahead: jobs that start before it: exact within its group, otherwise an estimate (`is_estimate`).
-    held_by: what keeps it from starting besides those: `delayed`, `paused`, `limited`, `concurrency`, `group_paused`,
-        `group_limited`, `group_busy`, `no_worker`; empty when it only waits for its turn.
+    held_by: what keeps it from starting besides those: `delayed`, `children`, `paused`, `limited`, `concurrency`,
+        `group_paused`, `group_limited`, `group_busy`, `no_worker`; empty when it only waits for its turn.
     due_at: when the named limit or delay ends, where that is known; ms since the epoch.
     eta_ms: until it starts, by the running times of the newest completed jobs; None without any.
     """
@@ -108,6 +108,7 @@ def read_why(reply: list[Any], workers: int) -> WhyWaiting | None:
     ends = [int(found[name]) for name in ("due_at", "limited_until", "group_limited_until") if name in found]
     reasons = {
         "delayed": state == JobState.DELAYED,
+        "children": state == JobState.WAITING_CHILDREN,
         "paused": "paused" in found,
         "limited": "limited_until" in found,
         "concurrency": "maxed" in found,

@@ -48,6 +48,7 @@ class Status(StrEnum):
 
     WAITING = "waiting"
     DELAYED = "delayed"
+    WAITING_CHILDREN = "waiting-children"
     ACTIVE = "active"
     COMPLETED = "completed"
     FAILED = "failed"

@@ -28,6 +28,7 @@ FOLLOW_S = 0.5
 MAX_SHOWN_CHARS = 2000
 REASONS = {
     "delayed": "it is delayed",
+    "children": "its children have not ended",
     "paused": "the queue is paused",
     "limited": "the queue's rate limit",
     "concurrency": "as many jobs run as the queue's concurrency allows",
@@ -134,6 +135,10 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
         facts.append(("worker", job.worker))
     if job.header.group is not None:
         facts.append(("group", f"{job.header.group}, cost {job.header.cost:g}"))
+    if job.header.parent is not None:
+        facts.append(("parent", f"{job.header.parent.id} in {job.header.parent.queue}"))
+    if job.pending_children:
+        facts.append(("waits for", f"{job.pending_children} children"))
     if job.header.schedule is not None:
         facts.append(("schedule", job.header.schedule))
     for name in ("progress", "checkpoint"):

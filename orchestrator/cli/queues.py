@@ -14,7 +14,7 @@ from orchestrator.cli.tables import AsJson, duration, instant, print_facts, prin
 from orchestrator.metrics import KINDS, MINUTE_MS, Overview
 from orchestrator.queue.observing import QueueMeta
 
-STATES = ("waiting", "active", "delayed", "completed", "failed", "canceled")
+STATES = ("waiting", "active", "delayed", "waiting-children", "completed", "failed", "canceled")
 COUNTED = tuple(kind for kind in KINDS if not kind.endswith("_ms"))
 
 app = typer.Typer(help="See what waits where; pause, resume and limit queues.", invoke_without_command=True)

@@ -14,6 +14,7 @@ from orchestrator import cli
 from orchestrator.cli.quantities import duration_ms, rate, whole
 from orchestrator.cli.queue_jobs import REASONS
 from orchestrator.errors import InvalidOption
+from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.group import read_why
 from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
@@ -80,9 +81,10 @@ async def test_queues_are_listed_with_their_counts(scene: Scene, run: Run, comma
     ended = run(*command)
     assert ended.code == 0
     heading = ended.out.splitlines()[0].split()
-    assert heading[:8] == ["QUEUE", "WAITING", "ACTIVE", "DELAYED", "COMPLETED", "FAILED", "CANCELED", "WORKERS"]
+    assert heading[:5] == ["QUEUE", "WAITING", "ACTIVE", "DELAYED", "WAITING-CHILDREN"]
+    assert heading[5:9] == ["COMPLETED", "FAILED", "CANCELED", "WORKERS"]
     name, *counts, oldest, paused = row_of(ended.out, scene.queue.name)
-    assert (name, counts, paused) == (scene.queue.name, ["1", "0", "1", "1", "1", "0", "1"], "paused")
+    assert (name, counts, paused) == (scene.queue.name, ["1", "0", "1", "0", "1", "1", "0", "1"], "paused")
     assert oldest.endswith("s")
 
 
@@ -334,6 +336,18 @@ async def test_it_is_said_why_a_job_waits(scene: Scene, run: Run) -> None:
     (claim,) = (await scene.claim()).claims
     assert words(run("jobs", "why", claim.job.id, "-q", name).out)[0] == "status active"
     assert run("jobs", "why", "nobody", "-q", name).code == 1
+
+
+async def test_a_parent_is_shown_with_what_it_waits_for(scene: Scene, run: Run) -> None:
+    name = scene.queue.name
+    children = [FlowJob("page", name, opts=JobOptions(id="page"))]
+    await FlowProducer(scene.client).add(FlowJob("book", name, opts=JobOptions(id="book"), children=children))
+    assert "held its children have not ended" in words(run("jobs", "why", "book", "-q", name).out)
+    assert "waits for 1 children" in words(run("jobs", "show", "book", "-q", name).out)
+    assert f"parent book in {name}" in words(run("jobs", "show", "page", "-q", name).out)
+    listed = run("jobs", "list", "-q", name, "--status", "waiting-children").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["ID", "book"]
+    assert await scene.queue.count() == 2
 
 
 def test_every_reason_has_its_words() -> None:
