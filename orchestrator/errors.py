@@ -13,7 +13,6 @@ KargahError
 ├── JobEnded                 a job that was waited for has no result
 │   ├── JobFailed            it failed; has the reason and the error's kind and details
 │   └── JobWasCanceled       it was canceled; has who asked and why
-├── QueuePaused              manual claim on a paused queue
 ├── LayoutMismatch           the data in Redis were written by another major version
 ├── StartFailed              the service cannot start here; the message says what to do
 ├── StoreUnavailable         Redis is away, full or read-only; nothing was changed
@@ -126,10 +125,6 @@ class JobWasCanceled(JobEnded):
         super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""), job_id)
         self.by = by
         self.reason = reason
-
-
-class QueuePaused(KargahError):
-    """The queue is paused."""
 
 
 class LayoutMismatch(KargahError):

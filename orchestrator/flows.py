@@ -11,10 +11,11 @@ import msgspec
 
 from orchestrator.children import MAX_DEPTH, MAX_JOBS, JobNode, read_flow
 from orchestrator.errors import InvalidOption
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, JobState, encode_json
 from orchestrator.keys import QUEUES_KEY, Keys, check_queue_name, new_job_id, new_token
 from orchestrator.parent import Parent
-from orchestrator.scripts import DEADLINE_S, Client, FlowEntry, Scripts, connect
+from orchestrator.scripts import DEADLINE_S, Client, FlowEntry, Scripts, check_client, connect
 from orchestrator.telemetry import adding
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -44,7 +45,9 @@ class FlowProducer:
     All queues of a flow lie in one slot: one queue, or queues of one tag (`{studio}paint` and `{studio}print`).
     A parent is `waiting-children` until all its children have ended, and then takes its old place in its queue.
 
+    redis: a URL, or a client of redis.asyncio, as for a `Queue`.
     default_job_options: by queue, for what the jobs' own `opts` do not name.
+    deadline_s: how long a call is sent again while Redis is away, in seconds.
 
     Source: BullMQ's FlowProducer.
     """
@@ -57,8 +60,10 @@ class FlowProducer:
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self._owns_client = isinstance(redis, str)
-        self.client: Client = connect(redis) if isinstance(redis, str) else redis
+        self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self._defaults = dict(default_job_options or {})
+        for queue, options in self._defaults.items():
+            check_kind(f"default_job_options[{queue}]", options, JobOptions)
         self._deadline_s = deadline_s
         self._registered_at: dict[str, float] = {}
 
@@ -181,6 +186,7 @@ def _node(
     if not isinstance(flow.children, Sequence):
         raise InvalidOption("children", "must be a list of FlowJobs")
     queue = check_queue_name(flow.queue)
+    check_kind("opts", flow.opts, JobOptions)
     options = (flow.opts or JobOptions()).over(defaults.get(queue) or JobOptions())
     if options.deduplication is not None:
         raise InvalidOption("opts.deduplication", "does not go with flows, whose jobs wait for each other")

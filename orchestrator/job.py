@@ -23,25 +23,10 @@ MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
 MAX_AFFINITY_CHARS = 256
 
-EVENT_TYPES = frozenset(
-    {
-        "added",
-        "active",
-        "progress",
-        "milestone",
-        "checkpoint",
-        "delayed",
-        "waiting",
-        "waiting-children",
-        "stalled",
-        "canceling",
-        "completed",
-        "failed",
-        "canceled",
-        "retried",
-        "priority",
-    }
-)
+EVENT_TYPES = frozenset((
+    "added", "active", "progress", "milestone", "checkpoint", "delayed", "waiting",
+    "waiting-children", "stalled", "canceling", "completed", "failed", "canceled", "retried", "priority",
+))  # fmt: skip
 """Types of a job's events; `lua/README.md` says what each means and has."""
 
 
@@ -95,6 +80,8 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
+    id: 1 to 128 letters, digits, '_', '.', ':', '@' and '-'; None = one is made. Adding the same id again is safe: it
+        answers with the job that is there.
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
     delay_ms: not before so many milliseconds from now.
     lifo: before the waiting ones of its priority, not after them.
@@ -273,10 +260,15 @@ class CancelRequest(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it was when it was read. Instants are ms since the epoch, by the server's clock.
 
-    duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
-    deduplication id.
-    checkpoint: how far it has come, as its processor said. stack: where the last attempt failed, `file:line function` a
-    line; told in no event.
+    header: its options, as they were added; `priority` is the present one. data: as JSON, see `data_as`.
+    run: 1, and one more for each retry by hand. attempts_started, attempts_made (that count), stalled: of this run.
+    created_at, due_at (of a delayed one), started_at (its newest attempt), finished_at, expires_at (its record's end).
+    worker, lease: who has it, or had it last. progress, preview: the newest that was told.
+    checkpoint: how far it has come, as its processor said. result: as JSON, see `result_as`.
+    error: why the last attempt failed. stack: where, `file:line function` a line; told in no event.
+    reason: why a failed one ended: error, timeout, expired, stalled or child. cancel: who asked for that.
+    pending_children: how many jobs it waits for. duplicated, deduplicated: this is not the job of the add that answered
+    it, but one of the same id, or of the same deduplication id. queue, id, state: as they say.
     """
 
     queue: str

@@ -44,7 +44,9 @@ def check_queue_name(name: str) -> str:
 
 def check_job_id(job_id: str) -> str:
     """Return `job_id`, or raise `InvalidOption`."""
-    if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+    if not isinstance(job_id, str):
+        raise InvalidOption("id", f"must be text, like job.id, not {type(job_id).__name__}")
+    if not _JOB_ID.fullmatch(job_id):
         raise InvalidOption(
             "id", "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit"
         )

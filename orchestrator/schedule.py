@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS
 from orchestrator.errors import InvalidOption
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, JobOptions, check_bool, check_int, encode_json
 from orchestrator.slots import Cron
 
@@ -84,6 +85,7 @@ class JobTemplate(msgspec.Struct, frozen=True):
 
     def encode(self, scheduler_id: str, default_options: JobOptions) -> tuple[bytes, bytes]:
         """The checked header and data, as they are stored."""
+        check_kind("template.opts", self.opts, JobOptions)
         options = self.opts or default_options
         for field in _OF_ONE_JOB:
             if getattr(options, field, None):

@@ -42,6 +42,12 @@ class Queue(
         async with Queue("paint", "redis://localhost") as queue:
             job = await queue.add("portrait", {"of": "a cat"}, JobOptions(priority=1, attempts=3))
 
+    name: 1 to 64 letters, digits, '_', '.' and '-'.
+    redis: a URL (`redis://`, `rediss://`, `unix://`, or `redis+cluster://` for a cluster), or a client of
+        redis.asyncio, which stays open when the queue is closed.
+    default_job_options: for what an add does not name.
+    deadline_s: how long a call is sent again while Redis is away, in seconds.
+
     Every call may raise `StoreUnavailable` (Redis is full) or `OutcomeUnknown` (no answer within `deadline_s`).
 
     Source: BullMQ's Queue.

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from orchestrator.errors import InvalidOption, StoreUnavailable
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, encode_json
 from orchestrator.keys import Keys, new_job_id, new_token
 from orchestrator.parent import Parent
@@ -56,6 +57,7 @@ class Adding(Reading):
         Otherwise like `add`, but for the queue's defaults, for deduplication, which would drop it, and for a parent,
         which could refuse it.
         """
+        check_kind("opts", opts, JobOptions, or_none=False)
         if opts.deduplication is not None:
             raise InvalidOption("deduplication", "does not go with fan_out: what is owed is not dropped")
         if opts.parent is not None:
@@ -66,6 +68,7 @@ class Adding(Reading):
         return await self._store(self.scripts.fan_out, new)
 
     def _check(self, name: str, data: object, opts: JobOptions | None) -> NewJob:
+        check_kind("opts", opts, JobOptions)
         new = _prepare(name, data, (opts or JobOptions()).over(self._default_job_options))
         if new.header.parent is not None:
             self._check_parent(new.header.parent)

@@ -4,10 +4,11 @@ import time
 from types import TracebackType
 from typing import Self
 
+from orchestrator.given import check_kind
 from orchestrator.group import WhyWaiting
 from orchestrator.job import JobOptions
 from orchestrator.keys import QUEUES_KEY, Keys
-from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
+from orchestrator.scripts import DEADLINE_S, Client, Scripts, check_client, connect
 
 REGISTER_AGAIN_S = 60.0
 
@@ -23,10 +24,11 @@ class QueueConnection:
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
+        check_kind("default_job_options", default_job_options, JobOptions)
         self.keys = Keys(name)
         self.name = name
         self._owns_client = isinstance(redis, str)
-        self.client: Client = connect(redis) if isinstance(redis, str) else redis
+        self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self.scripts = Scripts(self.client, self.keys, deadline_s)
         self._default_job_options = default_job_options or JobOptions()
         self._registered_at = -REGISTER_AGAIN_S

@@ -3,7 +3,7 @@
 from orchestrator.scripts.adding import AddingScripts
 from orchestrator.scripts.call import DEADLINE_S
 from orchestrator.scripts.cleaning import CleaningScripts
-from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts.connection import Client, check_client, connect, drop_connections, end_tasks, twin
 from orchestrator.scripts.flows import FlowEntry, FlowScripts
 from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
@@ -26,6 +26,7 @@ __all__ = [
     "Page",
     "Report",
     "Scripts",
+    "check_client",
     "connect",
     "drop_connections",
     "end_tasks",

@@ -435,7 +435,7 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.get_counts())
 
     def count(self) -> int:
-        """How many jobs have yet to start: waiting and delayed ones."""
+        """How many jobs have yet to start: waiting and delayed ones, and those that wait for children."""
         return self._call(lambda opened: opened.count())
 
     def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
