@@ -1,6 +1,7 @@
 """Loads the Lua scripts and pastes their includes."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from textwrap import fill
@@ -27,9 +28,14 @@ def source(name: str) -> str:
 
     An include is a block of its own, and shares only the names that others use: Lua allows 200 locals at once.
     """
-    script = _read(f"{name}.lua")
+    return paste(name, _read)
+
+
+def paste(name: str, read: Callable[[str], str]) -> str:
+    """`source` of files as `read` reads them."""
+    script = read(f"{name}.lua")
     pasted: dict[str, str] = {}
-    _collect(script, [], pasted)
+    _collect(script, [], pasted, read)
     blocks = {include: _without_includes(text).strip() for include, text in pasted.items()}
     body = _without_includes(script)
     used = {include: set(_WORD.findall(text)) for include, text in blocks.items()} | {"": set(_WORD.findall(body))}
@@ -43,14 +49,14 @@ def source(name: str) -> str:
     return "\n".join([shebang, rest[:end].rstrip("\n"), *shared, rest[end:]])
 
 
-def _collect(text: str, path: list[str], pasted: dict[str, str]) -> None:
+def _collect(text: str, path: list[str], pasted: dict[str, str], read: Callable[[str], str]) -> None:
     for line in _INCLUDE.findall(text):
         for name in line.split(", "):
             if name in path:
                 raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
             if name not in pasted:
-                include = _read(f"includes/{name}.lua")
-                _collect(include, [*path, name], pasted)
+                include = read(f"includes/{name}.lua")
+                _collect(include, [*path, name], pasted, read)
                 pasted[name] = include
 
 

@@ -12,8 +12,7 @@ local function store_next(name)
         emit_queue_event('duplicated', ',"job":"' .. kept[2] .. '"')
         return
     end
-    local meta = read_meta()
-    store_job(meta, kept[1], kept[2], kept[3], kept[4])
+    store_job(queue_meta(), kept[1], kept[2], kept[3], kept[4])
 end
 
 local function free_key(job)

@@ -1,6 +1,6 @@
 """Counters at every branch of the scripts: which `then`, `else`, loop body and function was ever run.
 
-A branch is named by its file, its line and its kind. The counted text keeps its lines, so that messages stay right.
+A branch is named by its file, its line and its kind.
 """
 
 import re
@@ -76,7 +76,7 @@ def places(path: str, text: str) -> Iterator[tuple[Branch, int]]:
 
 def counted(name: str) -> str:
     """The text of a script, includes pasted, that counts the branches it takes."""
-    first, _, body = _expand(f"{name}.lua", set()).partition("\n")
+    first, _, body = lua.paste(name, lambda path: _counting(path, lua._read(path))).partition("\n")
     flags = first.replace(" flags=no-writes", "")  # the counters are written, whatever the script does
     return (
         f"{flags}\nlocal __hit = {{ ['{Branch(f'{name}.lua', 1, 'script')}'] = 1 }}; local function __main() {body}\n"
@@ -88,19 +88,6 @@ def counted(name: str) -> str:
 def read_counts(client: Any) -> dict[str, int]:
     """Branch → how often it was taken since `forget_counts`."""
     return {name.decode(): int(times) for name, times in client.hgetall(COUNTS).items()}
-
-
-def _expand(path: str, pasted: set[str]) -> str:
-    def paste(line: re.Match[str]) -> str:
-        return " ".join(include(each) for each in line[1].split(", "))
-
-    def include(each: str) -> str:
-        if each in pasted:
-            return ""
-        pasted.add(each)
-        return _expand(f"includes/{each}.lua", pasted)
-
-    return lua._INCLUDE.sub(paste, _counting(path, lua._read(path)))
 
 
 def _counting(path: str, text: str) -> str:
