@@ -7,7 +7,7 @@ from orchestrator.job import Header, JobState
 from orchestrator.scripts import adding
 from tests.model.ending import Ending
 from tests.model.job import ModelJob
-from tests.model.storing import Added, Holder
+from tests.model.storing import NO_END, Added, Holder
 
 
 class Adding(Ending):
@@ -51,7 +51,8 @@ class Adding(Ending):
         if is_held:
             del self.dedup[name]
             self.store_next(name)
-        return self.memory.answer(self.now, token, str(int(is_held))) == "1"
+        self.memory.answer(self.now, token, str(int(is_held)))
+        return is_held
 
     def _add_one(self, token: str, job_id: str, header: bytes, data: bytes, is_repeat: bool) -> Added:
         before = self._told_before(token, header) or self._added_before(token, job_id)
@@ -110,9 +111,11 @@ class Adding(Ending):
             self.remove_record(holder.job)
             self._tell_deduplicated(rule.id, job_id, holder.id)
             return self.store(token, job_id, header, data)
-        if rule.extend:
+        lasts_as_its_job = self.dedup[rule.id][1] == NO_END
+        if rule.extend and not lasts_as_its_job:
             self.dedup[rule.id] = self.dedup[rule.id][0], self.now + (rule.ttl_ms or 0)
-        if rule.keep_last_if_active and (holder.state == "active" or rule.id in self.dedup_next):
+        is_kept = rule.keep_last_if_active and lasts_as_its_job
+        if is_kept and (holder.state == "active" or rule.id in self.dedup_next):
             self.dedup_next[rule.id] = {
                 "token": token, "id": job_id, "header": header.decode(), "data": data.decode(),
             }  # fmt: skip

@@ -23,9 +23,7 @@ class Claiming(Choosing):
         self.recover_stalled(lease_ms, interval_ms, STALLED_AT_ONCE)
         self.promote_due(DUE_AT_ONCE)
         own = tuple(wishes["limiter"]) if "limiter" in wishes else None
-        allowed, limited_ms, is_own_limit = self.limits.allowance(
-            self.now, slots, len(self.of("active")), worker, own
-        )
+        allowed, limited_ms, is_own_limit = self.limits.allowance(self.now, slots, len(self.of("active")), worker, own)
         claims: list[ModelJob] = []
         more, ready_ms = False, None
 

@@ -80,7 +80,7 @@ class Cleaning(Steering):
         return gone
 
     def obliterate(self, epoch: str, *, force: bool, limit: int, closing_ms: int) -> int:
-        if str(self.epoch) != epoch:
+        if self.epoch is None or str(self.epoch) != epoch:
             return 0
         if self.of("active") and not force:
             raise WrongState
@@ -97,7 +97,7 @@ class Cleaning(Steering):
 
     def forget_keys(self, epoch: str, names: Sequence[str]) -> int:
         has_jobs = self.of("waiting", "active", "delayed") or any(self.finished.values())
-        if str(self.epoch) != epoch or (self.limits.closing_until or 0) <= self.now or has_jobs:
+        if self.epoch is None or str(self.epoch) != epoch or (self.limits.closing_until or 0) <= self.now or has_jobs:
             return -1
         told = self.journal.events[self.journal.trimmed :]
         is_still_told = bool(told) and told[-1].ms >= self.now

@@ -153,7 +153,7 @@ class Grouping:
                 self.groups.pop(gid, None)
 
     def _correct(self, group: ModelGroup, job: ModelJob) -> None:
-        """Charge what the attempt took, compared with what a unit of cost usually takes, instead of what was expected."""
+        """Charge what the attempt took instead of what was expected, in units of what a unit of cost usually takes."""
         cost, took_ms = job.header.cost, max(self.now - (job.started_at or 0), 0)
         pace = took_ms / cost if self.pace is None else self.pace
         if max(took_ms, pace * cost) < GRAIN_MS:

@@ -60,4 +60,3 @@ class Observing(Steering):
         for job in jobs:
             firsts.setdefault(job.current_priority, job)
         return max((max(self.now - job.history[-1].ms, 0) for job in [*firsts.values()][:PRIORITIES]), default=None)
-

@@ -46,7 +46,7 @@ class Steering(Ending):
             self.remove_record(self._allowed(job_id, "waiting", "delayed", *FINISHED))
             return "removed"
 
-        return self.once(token, effect) == "removed"
+        return bool(self.once(token, effect) == "removed")
 
     def promote(self, token: str, job_id: str) -> Any:
         def effect() -> ModelJob:

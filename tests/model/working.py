@@ -156,7 +156,8 @@ class Working(Claiming):
         stack = rest if newline else None
         if pause_ms < 0 or (job.made or 0) >= job.header.attempts:
             reason = "timeout" if msgspec.json.decode(error)["kind"] == "timeout" else "error"
-            return self.fail_finished(job, reason, error, stack, keep)
+            self.fail_finished(job, reason, error, stack, keep)
+            return
         job.error, job.stack = error, stack
         self.count("retried")
         self.new_sequence(job)

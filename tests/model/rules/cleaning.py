@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from orchestrator.job import JobOptions
 from orchestrator.scripts import Finish
-
 from tests.model.job import FINISHED
 from tests.model.rules.adding import encoded
 from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, picks, rule
@@ -46,12 +45,16 @@ class CleaningRules(RuledMachine):
 
     @rule(1, pick=picks, force=st.booleans(), limit=st.sampled_from([2, 100]))
     def obliterate(self, pick: int, force: bool, limit: int) -> None:
-        """Once in a while to the end: the next life of the queue begins with nothing but files to be deleted."""
-        epoch = str(self.model.epoch) if pick % 8 else "1"
+        epoch = str(self.model.epoch) if pick % 4 else "1"
         self.call("obliterate", epoch, force=force, limit=limit, closing_ms=60_000)
-        if limit > 2 and force and pick % 8:
-            self.call("obliterate", epoch, force=force, limit=limit, closing_ms=60_000)
-            self._forget_keys(epoch)
+
+    @rule(1, when=lambda self: self.model.epoch)
+    def obliterate_to_the_end(self) -> None:
+        """The next life of the queue begins with nothing but files to be deleted."""
+        epoch = str(self.model.epoch)
+        while self.call("obliterate", epoch, force=True, limit=10, closing_ms=60_000):
+            pass
+        self._forget_keys(epoch)
 
     @rule(1, when=lambda self: self.model.limits.closing_until is None or self.model.of("waiting"))
     def forget_keys_of_a_queue_that_lives(self) -> None:

@@ -30,6 +30,10 @@ class ReadingRules(RuledMachine):
             unknown = f"{self.model.now + 1}-{pick}"
             self.call("get_events", [known, known, self.model._id_before_all(), unknown, "0-0"][start % 5], count)
 
+    @rule(2, pick=picks)
+    def ask_why_one_waits(self, pick: int) -> None:
+        self.call("get_position", self.any_id(pick))
+
     @rule(1, pick=picks, what=st.integers(0, 3), start=st.integers(0, 2), count=st.integers(0, 3))
     def observe(self, pick: int, what: int, start: int, count: int) -> None:
         minute = self.model.now // 60_000

@@ -52,7 +52,8 @@ class SteeringRules(RuledMachine):
     @rule(2, limits=st.sampled_from([
         {"concurrency": 1}, {"concurrency": 2}, {"concurrency": 0}, {"concurrency": 0, "rate": (0, 0)},
         {"rate": (1, 1000)}, {"rate": (2, 1500)}, {"rate": (3, 5000)}, {"rate": (0, 0)}, {"limited_ms": 2000},
-        {"limited_ms": 0}, {"concurrency": 0, "rate": (0, 0), "limited_ms": 0}, {"max_waiting": 4}, {"max_waiting": 0}, {"max_waiting": 0},
+        {"limited_ms": 0}, {"concurrency": 0, "rate": (0, 0), "limited_ms": 0},
+        {"max_waiting": 4}, {"max_waiting": 0}, {"max_waiting": 0},
     ]))  # fmt: skip
     def set_limits(self, limits: dict[str, Any]) -> None:
         self.call("set_limits", self.token(), **limits)

@@ -6,7 +6,25 @@ from tests.model.reference import Reference
 from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, is_any_running, leases_ms, picks, rule
 
 BACK = (-60_000, -1000)
-ON = (1, 499, 500, 1000, 1001, 1500, 1500, 2000, 2000, 5000, 15_000, 30_001, 60_000, 60_001, 120_001, 3_600_000, 86_400_000)
+ON = (
+    1,
+    499,
+    500,
+    1000,
+    1001,
+    1500,
+    1500,
+    2000,
+    2000,
+    5000,
+    15_000,
+    30_001,
+    60_000,
+    60_001,
+    120_001,
+    3_600_000,
+    86_400_000,
+)
 
 
 class UpkeepRules(RuledMachine):

@@ -11,7 +11,18 @@ TIMEOUT = b'{"kind":"timeout","message":"slow","details":{"s":1}}'
 LARGE = b'"%s"' % (b"x" * 3000)
 
 outcomes = st.sampled_from(
-    ["completed", "completed", "failed", "failed", "failed", "canceled", "returned", "delayed", "waiting", "rate_limited"]
+    [
+        "completed",
+        "completed",
+        "failed",
+        "failed",
+        "failed",
+        "canceled",
+        "returned",
+        "delayed",
+        "waiting",
+        "rate_limited",
+    ]
 )
 wishes = st.sampled_from(
     [
