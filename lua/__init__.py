@@ -1,6 +1,7 @@
 """Loads the Lua scripts and pastes their includes."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
@@ -38,9 +39,14 @@ def source(name: str) -> str:
     allows 200 locals and 60 upvalues, and makes all functions of a script anew at each call, of which most calls need
     few.
     """
-    script = _read(f"{name}.lua")
+    return paste(name, _read)
+
+
+def paste(name: str, read: Callable[[str], str]) -> str:
+    """`source` of files as `read` reads them."""
+    script = read(f"{name}.lua")
     texts: dict[str, str] = {}
-    _collect(script, [], texts)
+    _collect(script, [], texts, read)
     words = {include: _words(text) for include, text in texts.items()}
     body = _INCLUDE.sub("", script)
     used = _words(body)
@@ -66,14 +72,14 @@ def source(name: str) -> str:
     )
 
 
-def _collect(text: str, path: list[str], texts: dict[str, str]) -> None:
+def _collect(text: str, path: list[str], texts: dict[str, str], read: Callable[[str], str]) -> None:
     for line in _INCLUDE.findall(text):
         for name in line.split(", "):
             if name in path:
                 raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
             if name not in texts:
-                include = _read(f"includes/{name}.lua")
-                _collect(include, [*path, name], texts)
+                include = read(f"includes/{name}.lua")
+                _collect(include, [*path, name], texts, read)
                 texts[name] = _INCLUDE.sub("", include).strip()
 
 

@@ -73,9 +73,9 @@ async def check_queue(queue: Queue) -> Dump:
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
     _check_children(found, due)
-    _check_groups(found)
+    check_groups(found)
     _check_schedules(found, now_ms)
-    _check_deduplication(found)
+    check_deduplication(found)
     await _check_counts(queue, found, due)
     for job_id in places:
         if job_id not in due:
@@ -154,7 +154,7 @@ def _check_children(found: Dump, due: set[str]) -> None:
             assert (record["s"] == "waiting-children") == waits, f"{job_id} is {record['s']} with {kinds}"
 
 
-def _check_groups(found: Dump) -> None:
+def check_groups(found: Dump) -> None:
     """Every group stands in one place, the right one, and counts its running jobs."""
     grouped = {member for member, _ in found.get("grouped", [])}
     waiting = {key[6:]: [member for member, _ in value] for key, value in found.items() if key.startswith("group:")}
@@ -213,7 +213,7 @@ def _check_schedules(found: Dump, now_ms: int) -> None:
     assert noted == first or first < noted <= now_ms + 1000
 
 
-def _check_deduplication(found: Dump) -> None:
+def check_deduplication(found: Dump) -> None:
     """A key is held by a job that has not ended, or says how that ended; only behind a holder one is kept back."""
     for key, value in found.items():
         kind, _, name = key.partition(":")

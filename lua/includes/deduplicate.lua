@@ -37,10 +37,10 @@ local function deduplicate(meta, token, id, header_json, data, header)
     if not holder.has_ended then
         header_of(holder)
     end
-    if dd.e then
-        redis.call('PEXPIRE', key, int(dd.t))
+    if dd.e then -- only a key that has a time: another lasts as its job, or whoever is kept back for it is lost
+        redis.call('PEXPIRE', key, int(dd.t), 'XX')
     end
-    if dd.k and (holder.state == 'active' or redis.call('EXISTS', next_key) == 1) then
+    if dd.k and redis.call('PTTL', key) == -1 and (holder.state == 'active' or redis.call('EXISTS', next_key) == 1) then
         redis.call('HSET', next_key, 'token', token, 'id', id, 'header', header_json, 'data', data)
     end
     emit_deduplicated(dd.i, holder.id, id)

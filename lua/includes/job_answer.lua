@@ -1,9 +1,10 @@
--- include: answer, find_job, read_jobs
+-- include: prefix, answer, find_job, read_jobs
 -- The answer of a call that changes one job: the job as that call left it, whole. Where the record ended with the job,
 -- the answer itself is remembered.
 local function answer_job(token, job)
     local reply = job_reply(job)
-    answer(token, job.is_gone and cjson.encode(reply) or 'kept')
+    local is_kept = redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1
+    answer(token, is_kept and 'kept' or cjson.encode(reply))
     return reply
 end
 

@@ -1,6 +1,6 @@
 """Counters at every branch of the scripts: which `then`, `else`, loop body and function was ever run.
 
-A branch is named by its file, its line and its kind. The counted text keeps its lines, so that messages stay right.
+A branch is named by its file, its line and its kind.
 """
 
 import re
@@ -76,12 +76,7 @@ def places(path: str, text: str) -> Iterator[tuple[Branch, int]]:
 
 def counted(name: str) -> str:
     """The text of a script, includes pasted, that counts the branches it takes."""
-    read = lua._read
-    lua._read = lambda path: _counting(path, read(path))
-    try:
-        first, _, body = lua.source.__wrapped__(name).partition("\n")
-    finally:
-        lua._read = read
+    first, _, body = lua.paste(name, lambda path: _counting(path, lua._read(path))).partition("\n")
     flags = first.replace(" flags=no-writes", "")  # the counters are written, whatever the script does
     return (
         f"{flags}\nlocal __hit = {{ ['{Branch(f'{name}.lua', 1, 'script')}'] = 1 }}; local function __main() {body}\n"

@@ -17,12 +17,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transitions", type=int, default=100_000)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10**9), help="to run the same histories again")
-    parser.add_argument("--fixed", action="store_true", help="the histories of the test suite, no more; no shrinking")
+    parser.add_argument("--seed", type=int, help="to run the same histories again")
+    parser.add_argument("--fixed", action="store_true", help="as many as the test suite, without a seed the same")
     options = parser.parse_args()
     if options.fixed:
-        run(EXAMPLES, STEPS, stops_at_once=True)
+        run(EXAMPLES, STEPS, seed_number=options.seed, stops_at_once=True)
         return 0
+    options.seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     print(f"seed {options.seed}")
     began, transitions, rules, taken = time.monotonic(), Counter[str](), Counter[str](), Counter[str]()
     with ProcessPoolExecutor(options.processes, max_tasks_per_child=1) as pool:

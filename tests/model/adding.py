@@ -1,51 +1,143 @@
 """Calls that store jobs."""
 
+from collections.abc import Sequence
+
 from orchestrator.errors import QueueFull
-from orchestrator.job import JobState
+from orchestrator.job import Header, JobState
 from orchestrator.scripts import adding
-from tests.model.job import FINISHED, ModelJob
-from tests.model.state import State
+from tests.model.ending import Ending
+from tests.model.job import ModelJob
+from tests.model.storing import NO_END, Added, Holder
 
-Added = tuple[bool, JobState, int]
 
-
-class Adding(State):
+class Adding(Ending):
     """What adds jobs."""
 
     def add_job(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
-        before = self._added_before(token, job_id)
-        if before is None and len(self.journal.outbox) >= adding.OUTBOX_MAX:
-            raise QueueFull
-        return before or self._store(token, job_id, header, data)
+        before = self._told_before(token, header) or self._added_before(token, job_id)
+        if before:
+            return before
+        self._refuse_closing()
+        self._refuse_outbox()
+        met = self._deduplicate(token, job_id, header, data)
+        if met:
+            return met
+        group = header_of(header).group
+        self.refuse(1, {group: 1} if group else {})
+        return self.store(token, job_id, header, data)
+
+    def add_bulk(self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]) -> list[Added]:
+        is_repeat = self.memory.answers.get(token) is not None
+        if not is_repeat:
+            self._refuse_closing()
+            self._refuse_outbox()
+            self.refuse(*self._places_needed(jobs))
+            self.memory.answer(self.now, token, "added")
+        return [self._add_one(f"{token}.{number}", *job, is_repeat) for number, job in enumerate(jobs, 1)]
 
     def fan_out(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
-        return self._added_before(token, job_id) or self._store(token, job_id, header, data)
+        before = self._added_before(token, job_id)
+        if before:
+            return before
+        self._refuse_closing()
+        return self.store(token, job_id, header, data)
+
+    def remove_deduplication_key(self, token: str, name: str, owner: str) -> bool:
+        before = self.memory.answers.get(token)
+        if before is not None:
+            return bool(before == "1")
+        value = self.dedup.get(name, ("", 0))[0].split(" ")[0]
+        is_held = bool(value) and owner in ("", value)
+        if is_held:
+            del self.dedup[name]
+            self.store_next(name)
+        self.memory.answer(self.now, token, str(int(is_held)))
+        return is_held
+
+    def _add_one(self, token: str, job_id: str, header: bytes, data: bytes, is_repeat: bool) -> Added:
+        before = self._told_before(token, header) or self._added_before(token, job_id)
+        if before:
+            return before
+        if is_repeat:
+            return "duplicated", JobState.WAITING, self.now, job_id
+        return self._deduplicate(token, job_id, header, data) or self.store(token, job_id, header, data)
+
+    def _places_needed(self, jobs: Sequence[tuple[str, bytes, bytes]]) -> tuple[int, dict[str, int]]:
+        count, held, by_group = 0, set(self.dedup), dict[str, int]()
+        for job_id, text, _ in jobs:
+            header = header_of(text)
+            key = header.deduplication and header.deduplication.id
+            if key not in held and job_id not in self.jobs:
+                count += 1
+                if header.group:
+                    by_group[header.group] = by_group.get(header.group, 0) + 1
+            if key:
+                held.add(key)
+        return count, by_group
+
+    def _told_before(self, token: str, header: bytes) -> Added | None:
+        memo = self.memory.answers.get(token)
+        if header_of(header).deduplication is None or memo is None or not memo.startswith("deduplicated "):
+            return None
+        outcome, state, created_at, job_id = memo.split(" ")
+        return outcome, JobState(state), int(created_at), job_id
 
     def _added_before(self, token: str, job_id: str) -> Added | None:
         job = self.jobs.get(job_id)
         if job is not None:
-            if job.token != token and self.memory.answers.get(token) is None:
+            if job.token == token:
+                return "added", JobState(job.state), job.created_at, job_id
+            if self.memory.answers.get(token) is None:
                 self.memory.answer(self.now, token, "duplicated")
                 self.tell_queue("duplicated", job=job_id)
-            return job.token == token, JobState(job.state), job.created_at
+            return "duplicated", JobState(job.state), job.created_at, job_id
         gone = self.memory.tombstones.get(job_id)
         if gone is not None and gone["token"] == token:
-            return True, JobState(gone["state"]), int(gone["created_at"])
+            return "added", JobState(gone["state"]), int(gone["created_at"]), job_id
         return None
 
-    def _store(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
-        self.open()
-        for state in FINISHED:
-            if job_id in self.expires[state]:
-                self.leave_state(job_id, state)
-        job = self.jobs[job_id] = ModelJob(job_id, header + b"\n" + data, self.now, token)
-        job.notify = " ".join(job.header.notify) or None
-        self.new_sequence(job)
-        if job.header.delay_ms:
-            self.delay(job, self.now + job.header.delay_ms)
-        else:
-            self.wait(job)
-        if job.header.expires_ms:
-            self.deadlines[job_id] = self.now + job.header.expires_ms
-        self.journal.added(self.now, job)
-        return True, JobState(job.state), self.now
+    def _deduplicate(self, token: str, job_id: str, header: bytes, data: bytes) -> Added | None:
+        """What an add under a held key came to; None: its job is to be stored."""
+        rule = header_of(header).deduplication
+        if rule is None:
+            return None
+        holder = self.key_holder(rule.id)
+        if holder is None:
+            self.dedup.pop(rule.id, None)
+            self.dedup_next.pop(rule.id, None)
+            return None
+        if rule.replace and holder.job is not None and holder.state == "delayed":
+            self.dedup_next.pop(rule.id, None)
+            self.remove_record(holder.job)
+            self._tell_deduplicated(rule.id, job_id, holder.id)
+            return self.store(token, job_id, header, data)
+        lasts_as_its_job = self.dedup[rule.id][1] == NO_END
+        if rule.extend and not lasts_as_its_job:
+            self.dedup[rule.id] = self.dedup[rule.id][0], self.now + (rule.ttl_ms or 0)
+        is_kept = rule.keep_last_if_active and lasts_as_its_job
+        if is_kept and (holder.state == "active" or rule.id in self.dedup_next):
+            self.dedup_next[rule.id] = {
+                "token": token, "id": job_id, "header": header.decode(), "data": data.decode(),
+            }  # fmt: skip
+        self._tell_deduplicated(rule.id, holder.id, job_id)
+        return self._met(token, holder)
+
+    def _met(self, token: str, holder: Holder) -> Added:
+        self.memory.answer(self.now, token, f"deduplicated {holder.state} {holder.created_at} {holder.id}")
+        return "deduplicated", JobState(holder.state), holder.created_at, holder.id
+
+    def _tell_deduplicated(self, name: str, kept: str, dropped: str) -> None:
+        self.tell_queue("deduplicated", job=kept, deduplication_id=name, deduplicated_job=dropped)
+
+    def _refuse_closing(self) -> None:
+        if (self.limits.closing_until or 0) > self.now:
+            raise QueueFull
+
+    def _refuse_outbox(self) -> None:
+        if len(self.journal.outbox) >= adding.OUTBOX_MAX:
+            raise QueueFull
+
+
+def header_of(text: bytes) -> Header:
+    """A header as it is sent."""
+    return ModelJob("", text + b"\n", 0, "").header

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tests.invariants import NEXT, SETS
+from tests.invariants import NEXT, SETS, TOLD, WITH_MEMBERS, check_deduplication, check_groups
 from tests.model.job import FINISHED
 from tests.model.snapshot import Found, fields_of_the_record
 
 TERMINAL = FINISHED
-STILL = ("progress", "milestone", "canceling", "priority")
+STILL = (*TOLD, "canceling", "priority")
 """Events after which the job stays where it was."""
 
 
@@ -37,6 +37,7 @@ class Invariants:
         self._ends(found, records)
         self._history(found, records)
         self._window(found, rate)
+        self._keys(keys)
 
     def forget_starts(self) -> None:
         """The clock was set back."""
@@ -45,9 +46,9 @@ class Invariants:
     def _places(self, keys: dict[str, Any], records: dict[str, Any]) -> None:
         """I1, I3: every record is in exactly one set, the one it says; who runs has a lease, who has ended ran out."""
         places: dict[str, list[str]] = {}
-        for state, key in SETS.items():
+        for key, state in SETS.items():
             for member in keys.get(key, {}):
-                places.setdefault(member[17:] if state in ("waiting", "delayed") else member, []).append(state)
+                places.setdefault(member[17:] if key in WITH_MEMBERS else member, []).append(state)
         for job_id, record in records.items():
             assert places.get(job_id) == [record["state"]], (
                 f"{job_id} says {record['state']}, is in {places.get(job_id)}"
@@ -94,12 +95,19 @@ class Invariants:
 
     def _order(self, keys: dict[str, Any], records: dict[str, Any]) -> None:
         """I6, I8: a member says its job's sequence; its score is the priority, or when it is due."""
-        for name, field in (("wait", "priority"), ("delayed", "due_at")):
+        for name, field in (("wait", "priority"), ("grouped", "priority"), ("delayed", "due_at")):
             for member, score in keys.get(name, {}).items():
                 record = records[member[17:]]
                 header = msgspec.json.decode(keys[f"job:{member[17:]}"]["def"].partition("\n")[0])
                 assert int(member[:16], 16) == int(record["sequence"])
                 assert score == int(record.get(field, header.get("p", 0)))
+
+    def _keys(self, keys: dict[str, Any]) -> None:
+        """I10 and what holds of groups: those of all tests, see tests/invariants.py."""
+        dump = {name: [*value.items()] if _is_scored(value) else value for name, value in keys.items()}
+        check_groups(dump)
+        if "closing_until" not in keys.get("meta", {}):
+            check_deduplication(dump)
 
     def _ends(self, found: Found, records: dict[str, Any]) -> None:
         """I12: keys end exactly when their record does; what is only remembered always ends."""
@@ -107,9 +115,9 @@ class Invariants:
             kind, _, rest = name.partition(":")
             if kind in ("job", "state", "log", "lines"):
                 assert ends_at == int(records[rest].get("expires_at", -1)), f"{name} ends at {ends_at}"
-            elif kind in ("answer", "gone", "result", "preview", "rate"):
+            elif kind in ("answer", "gone", "result", "preview", "rate", "grate", "worker", "metrics"):
                 assert ends_at > 0, f"{name} never ends"
-            else:
+            elif kind != "dedup":
                 assert ends_at == -1, f"{name} ends at {ends_at}"
 
     def _history(self, found: Found, records: dict[str, Any]) -> None:
@@ -141,6 +149,10 @@ class Invariants:
             most, window_ms = rate
             for first, last in zip(self._starts, self._starts[most:], strict=False):
                 assert last - first >= window_ms, f"more than {most} starts in {window_ms} ms: {self._starts}"
+
+
+def _is_scored(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(score, float) for score in value.values())
 
 
 def _record(flat: dict[str, str]) -> dict[str, str]:

@@ -8,14 +8,16 @@ import msgspec
 from orchestrator.job import Header
 
 MIDDLE = 2**52
+UNGROUPED = "*"
 FINISHED = ("completed", "failed", "canceled")
 
 
 @dataclass(eq=False)
 class ModelEvent:
-    """An event; `id` is learned from the server, which alone makes ids."""
+    """An event; `id` is learned from the server, which alone makes ids: `ms` is what the id begins with."""
 
     fields: dict[str, Any]
+    ms: int = 0
     id: str = ""
 
     def __getattr__(self, name: str) -> Any:
@@ -55,18 +57,34 @@ class ModelJob:
     result: str | None = None
     notify: str | None = None
     born: str | None = None
+    checkpoint: str | None = None
+    stack: str | None = None
+    entered_at: int | None = None
+    ungrouped: str | None = None
+    affinity_key: str | None = None
+    batch_key: str | None = None
+    passed_at: int | None = None
 
     lease_ends_at: int = 0
+    waits: bool = False
+    group_score: int = 0
     lines: list[str] = field(default_factory=list)
     history: list[ModelEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         line, _, self.data = self.definition.partition(b"\n")
         self.header: Header = msgspec.json.decode(line, type=Header)
+        self.notify = " ".join(self.header.notify) or None
+        self.affinity_key, self.batch_key = self.header.affinity_key, self.header.batch_key
 
     @property
     def current_priority(self) -> int:
         return self.header.priority if self.priority is None else self.priority
+
+    @property
+    def group(self) -> str | None:
+        """The group it shares with: its own, or where the queue treats jobs without one as a group, that."""
+        return UNGROUPED if self.ungrouped else self.header.group
 
     @property
     def member(self) -> str:
@@ -77,14 +95,20 @@ class ModelJob:
         return self.history[0].id
 
     @property
+    def added_event(self) -> ModelEvent:
+        return self.history[0]
+
+    @property
     def files(self) -> str | None:
         """Where the pictures of a completed job lie."""
         return f"{self.id}/{self.run}-{self.lease}" if self.state == "completed" and self.header.has_files else None
 
     def forget_run(self) -> None:
-        """Begin the next run: nothing of the last one stays but its history."""
+        """Begin the next run: nothing of the last one stays but its history, and how far it had come."""
+        if self.state == "completed":
+            self.checkpoint = None
         self.run += 1
         self.started = self.made = self.stalled = None
         self.lease = self.worker = self.progress = self.preview = self.cancel = None
-        self.reason = self.error = self.result = None
+        self.reason = self.error = self.stack = self.result = None
         self.started_at = self.finished_at = self.expires_at = self.cancel_at = None

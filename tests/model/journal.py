@@ -10,16 +10,30 @@ PROGRESS_TO_OUTBOX_MS = 500
 
 
 class Journal:
-    """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one."""
+    """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one.
+
+    trimmed: so many of the first events are not in the stream any more. lives: how often a stream was deleted.
+    """
 
     def __init__(self) -> None:
         self.events: list[ModelEvent] = []
+        self.trimmed = 0
+        self.newest_ms = 0
+        self.lives = {"events": 0, "outbox": 0}
         self.outbox: list[str] = []
         self.new_for_outbox: list[tuple[ModelEvent, ModelJob]] = []
         self.notify = ""
 
     def queue_event(self, now: int, kind: str, **fields: Any) -> None:
-        self.events.append(ModelEvent({"type": kind, "at": now, **fields}))
+        self._append(now, ModelEvent({"type": kind, "at": now, **fields}))
+
+    def begin_anew(self, stream: str) -> None:
+        """The stream was deleted."""
+        self.lives[stream] += 1
+        if stream == "events":
+            self.events, self.trimmed, self.newest_ms = [], 0, 0
+        else:
+            self.outbox = []
 
     def added(self, now: int, job: ModelJob) -> None:
         fields: dict[str, Any] = {"state": job.state}
@@ -34,7 +48,7 @@ class Journal:
         self._tell(now, job, ModelEvent(_event(job, kind, now, fields)))
 
     def _tell(self, now: int, job: ModelJob, event: ModelEvent) -> None:
-        self.events.append(event)
+        self._append(now, event)
         job.history.append(event)
         kind = event.fields["type"]
         if kind not in f"{job.notify or ''} {self.notify}".split():
@@ -44,6 +58,10 @@ class Journal:
                 return
             job.told_at = now
         self.new_for_outbox.append((event, job))
+
+    def _append(self, now: int, event: ModelEvent) -> None:
+        self.newest_ms = event.ms = max(self.newest_ms, now)
+        self.events.append(event)
 
 
 def json(text: str) -> Any:

@@ -18,18 +18,29 @@ class LaneCall(NamedTuple):
     outcomes: list[str]
     claims: list[tuple[str, str]]
     sleep_ms: int
+    is_deaf: bool = False
+
+
+class GoneJob:
+    """The answer of a call that ended a job and its record: the job as it was."""
+
+    def __init__(self, job: ModelJob, reply: dict[str, Any]) -> None:
+        self.reply = reply
+        self.id, self.definition, self.created_at = job.id, job.definition.decode(), str(job.created_at)
+        self.fields = dict(vars(job))
+        self.added = job.added_event
 
 
 class Memory:
     """Answers by request token, lanes' last calls, tombstones, results of jobs that were not kept."""
 
     def __init__(self) -> None:
-        self.answers: Expiring[str] = Expiring()
+        self.answers: Expiring[Any] = Expiring()
         self.lanes: Expiring[LaneCall] = Expiring()
         self.tombstones: Expiring[dict[str, Any]] = Expiring()
         self.results: Expiring[str] = Expiring()
 
-    def answer(self, now: int, token: str, text: str) -> str:
+    def answer(self, now: int, token: str, text: Any) -> Any:
         self.answers.set(token, text, now + ANSWER_MS)
         return text
 

@@ -5,11 +5,12 @@ class here, as in `orchestrator.scripts`; a new concern gets a file.
 """
 
 from tests.model.adding import Adding
-from tests.model.reading import Reading
-from tests.model.steering import Steering
+from tests.model.cleaning import Cleaning
+from tests.model.observing import Observing
+from tests.model.sharing import Sharing
 from tests.model.upkeep import Upkeep
 from tests.model.working import Working
 
 
-class Reference(Adding, Reading, Working, Steering, Upkeep):
+class Reference(Adding, Working, Cleaning, Sharing, Observing, Upkeep):
     """All calls of one queue."""

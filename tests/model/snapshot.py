@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.model.job import FINISHED, ModelJob
+from tests.model.memory import GoneJob
 from tests.model.reference import Reference
 
 LUA = Path(__file__).parents[2] / "lua" / "includes"
@@ -62,6 +63,13 @@ class Reader:
         self._prefix = prefix
         self._event_id = self._outbox_id = "-"
 
+    def begin_anew(self, stream: str) -> None:
+        """The stream was deleted: what it has now is new."""
+        if stream == "events":
+            self._event_id = "-"
+        else:
+            self._outbox_id = "-"
+
     def read(self, tail: int = TAIL) -> Found:
         """What is there now. Scores and ends are whole milliseconds."""
         text = self._script([f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail])
@@ -81,33 +89,64 @@ class Reader:
 
 def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
     """Every key that a queue in the model's state has."""
-    keys: dict[str, Key] = {"meta": (_meta(model), -1), "marker": ({"0": 0} if model.marker else {}, -1)}
-    for name, states in (("wait", "waiting"), ("delayed", "delayed"), ("active", "active")):
-        keys[name] = {_member(job): _score(job) for job in model.of(states)}, -1
+    forever: dict[str, Value] = {"meta": _meta(model), "marker": {"0": 0} if model.marker else {}}
+    forever |= {"wait": _members(model.in_wait()), "grouped": _members(model.in_groups())}
+    forever["delayed"] = {job.member: job.due_at for job in model.of("delayed")}
+    forever["active"] = {job.id: job.lease_ends_at for job in model.of("active")}
     for state in FINISHED:
-        keys[state] = dict(model.finished[state]), -1
-        keys[f"expires:{state}"] = dict(model.expires[state]), -1
-    for name in ("dead", "deadlines", "sweep"):
-        keys[name] = dict(getattr(model, name)), -1
-    keys["rate"] = _list([str(at) for at in model.limits.starts]), model.limits.starts_end_at
+        forever |= {state: dict(model.finished[state]), f"expires:{state}": dict(model.expires[state])}
+    forever |= {name: dict(getattr(model, name)) for name in ("dead", "deadlines", "sweep", "workers")}
+    forever |= {"totals": _texts(model.counters.totals), "totals:before": _texts(model.counters.before)}
+    keys = {name: (value, -1) for name, value in (forever | _groups(model)).items()}
     for job in model.jobs.values():
         keys |= _job(job, tail)
-    for job_id, (preview, ends_at) in model.previews.items():
-        keys[f"preview:{job_id}"] = preview, ends_at
-    keys |= _memory(model)
+    keys |= _ending(model) | _memory(model)
     return {name: key for name, key in keys.items() if key[0] not in ({}, [])}
 
 
 def _meta(model: Reference) -> dict[str, str]:
-    limits = model.limits
+    limits, counters = model.limits, model.counters
     fields = {
         "layout": _layout() if model.epoch is not None else None,
         "epoch": model.epoch, "sequence": model.sequence or None, "paused": 1 if limits.paused else None,
         "concurrency": limits.concurrency, "rate_max": limits.rate and limits.rate[0],
         "rate_ms": limits.rate and limits.rate[1], "limited_until": limits.limited_until,
         "notify": model.journal.notify or None, "looked_at": model.looked_at, "grace_until": model.grace_until,
+        "max_waiting": limits.max_waiting, "closing_until": limits.closing_until, "minute": counters.minute,
+        "metrics": "off" if counters.are_off else None, "grouped": 1 if model.grouped else None,
+        "vtime": _exact(model.vtime), "pace": _exact(model.pace), **model.defaults,
+        **{f"trim_{state}": f"{score} {job_id}" for state, (score, job_id) in model.trims.items()},
     }  # fmt: skip
     return {name: str(value) for name, value in fields.items() if value is not None}
+
+
+def _groups(model: Reference) -> dict[str, Value]:
+    keys: dict[str, Value] = {
+        name: dict(model.places[place])
+        for place, name in (("ring", "groups"), ("held", "groups:held"), ("idle", "groups:idle"))
+    }
+    for gid, group in model.groups.items():
+        keys[f"ginfo:{gid}"] = {
+            "place": group.place, "tag": _exact(group.tag), "active": str(group.active),
+            **{name: "1" if value is True else _exact(value) for name, value in group.settings.items()},
+        }  # fmt: skip
+    for job in model.in_groups():
+        keys.setdefault(f"group:{job.group}", {})[job.member] = job.group_score
+    for job in model.of("waiting"):
+        if job.batch_key:
+            keys.setdefault(f"batch:{job.batch_key}", {})[job.member] = job.current_priority
+    return keys
+
+
+def _ending(model: Reference) -> dict[str, Key]:
+    """What ends by itself."""
+    keys: dict[str, Key] = {name: (_list([str(at) for at in window.starts]), window.ends_at)
+                            for name, window in model.windows().items()}  # fmt: skip
+    keys |= {f"preview:{job_id}": entry for job_id, entry in model.previews.items()}
+    keys |= {f"dedup:{name}": entry for name, entry in model.dedup.items()}
+    keys |= {f"dedup_next:{name}": (dict(value), -1) for name, value in model.dedup_next.items()}
+    keys |= {f"worker:{worker}": entry for worker, entry in model.worker_records.items()}
+    return keys | {f"metrics:{minute}": (_texts(counts), at) for minute, (counts, at) in model.counters.minutes.items()}
 
 
 def _job(job: ModelJob, tail: int) -> dict[str, Key]:
@@ -128,11 +167,12 @@ def _memory(model: Reference) -> dict[str, Key]:
     keys: dict[str, Key] = {}
     memory = model.memory
     for token, (text, ends_at) in memory.answers.entries.items():
-        keys[f"answer:{token}"] = text, ends_at
+        keys[f"answer:{token}"] = _answer(text), ends_at
     for lane, (call, ends_at) in memory.lanes.entries.items():
         keys[f"answer:{lane}"] = (
             {
                 "token": call.token, "outcomes": call.outcomes or {}, "sleep_ms": str(call.sleep_ms),
+                "deaf": str(int(call.is_deaf)),
                 "claims": [list(claim) for claim in call.claims] or {},
             },
             ends_at,
@@ -157,7 +197,19 @@ def comparable(keys: dict[str, Key]) -> dict[str, Key]:
             )
         elif kind == "gone" or (kind == "answer" and ":" in rest):
             changed[name] = msgspec.json.decode(value), ends_at
+        elif kind == "answer" and value.startswith("["):
+            answer = msgspec.json.decode(value)
+            changed[name] = [*answer[:3], *([_pairs(answer[3:])] if answer[3:] else [])], ends_at
     return changed
+
+
+def _answer(answer: Any) -> Value:
+    """What is remembered of a call: a text, a few numbers, or a job that is gone."""
+    if not isinstance(answer, GoneJob):
+        return list(answer) if isinstance(answer, tuple) else answer
+    record = {name: answer.fields.get(name) for name in fields_of_the_record()} | {"added": answer.added.id}
+    texts = {name: str(value) for name, value in record.items() if value is not None}
+    return [answer.id, answer.definition, answer.created_at, texts]
 
 
 @cache
@@ -175,14 +227,17 @@ def _layout() -> str:
     return found[1]
 
 
-def _member(job: ModelJob) -> str:
-    return job.id if job.state == "active" else job.member
+def _members(jobs: list[ModelJob]) -> dict[str, int]:
+    return {job.member: job.current_priority for job in jobs}
 
 
-def _score(job: ModelJob) -> int:
-    if job.state == "waiting":
-        return job.current_priority
-    return job.lease_ends_at if job.state == "active" else job.due_at or 0
+def _texts(counts: dict[str, int]) -> dict[str, str]:
+    return {kind: str(count) for kind, count in counts.items()}
+
+
+def _exact(number: float | None) -> str | None:
+    """As the scripts write fractions."""
+    return None if number is None else f"{number:.17g}"
 
 
 def _list(entries: list[str]) -> list[str]:
@@ -194,7 +249,7 @@ def _value(kind: str, value: Any) -> Value:
     if kind == "hash":
         return _pairs(value)
     if kind == "zset":
-        return {member: int(score) for member, score in _pairs(value).items()}
+        return {member: float(score) for member, score in _pairs(value).items()}
     return value
 
 

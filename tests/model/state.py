@@ -1,21 +1,23 @@
-"""What a queue holds, and the steps that several calls share: queueing, starting, ending, keeping."""
+"""What a queue holds, and the steps that several calls share: into the queue and out of it, and telling."""
 
 from typing import Any
 
+from tests.model.counters import Counters
+from tests.model.grouping import Grouping, by_score
 from tests.model.job import FINISHED, MIDDLE, ModelJob
-from tests.model.journal import Journal, json
+from tests.model.journal import Journal
 from tests.model.limits import Limits
-from tests.model.memory import RESULT_MS, TOMBSTONE_MS, Memory
+from tests.model.memory import Memory
+from tests.model.windows import Window
 
-MAX_EVENT_RESULT = 2048
-TRIM_AT_ONCE = 10
-PREVIEW_MS = 600_000
+ordered = by_score
 
 
-class State:
+class State(Grouping):
     """Jobs by id, and the indexes over them. `now` is the clock; nothing else tells the time."""
 
     def __init__(self, now: int) -> None:
+        super().__init__()
         self.now = now
         self.jobs: dict[str, ModelJob] = {}
         self.sequence = 0
@@ -26,10 +28,16 @@ class State:
         self.deadlines: dict[str, int] = {}
         self.finished: dict[str, dict[str, int]] = {state: {} for state in FINISHED}
         self.expires: dict[str, dict[str, int]] = {state: {} for state in FINISHED}
+        self.trims: dict[str, tuple[int, str]] = {}
         self.dead: dict[str, int] = {}
         self.sweep: dict[str, int] = {}
         self.previews: dict[str, tuple[str, int]] = {}
+        self.dedup: dict[str, tuple[str, int]] = {}
+        self.dedup_next: dict[str, dict[str, str]] = {}
+        self.workers: dict[str, int] = {}
+        self.worker_records: dict[str, tuple[str, int]] = {}
         self.limits = Limits()
+        self.counters = Counters()
         self.memory = Memory()
         self.journal = Journal()
 
@@ -38,35 +46,64 @@ class State:
         self.now = now
         self.memory.end_before(now)
         self.limits.end_before(now)
+        self.counters.end_before(now)
+        for window in self.group_windows.values():
+            window.end_before(now)
         self.previews = {name: entry for name, entry in self.previews.items() if entry[1] >= now}
+        self.dedup = {name: entry for name, entry in self.dedup.items() if entry[1] >= now or entry[1] == -1}
+        self.worker_records = {name: entry for name, entry in self.worker_records.items() if entry[1] >= now}
         ended = [job.id for job in self.jobs.values() if job.expires_at is not None and job.expires_at < now]
         for job_id in ended:
             del self.jobs[job_id]
 
     def of(self, *states: str) -> list[ModelJob]:
-        """The jobs of some states, each state's in its order."""
+        """The jobs of some states, each state's in its order; of the waiting those without a group first."""
         found: list[ModelJob] = []
         for state in states:
-            jobs = [job for job in self.jobs.values() if job.state == state]
-            found += sorted(jobs, key=_ORDER[state])
+            if state == "waiting":
+                found += self.in_wait() + self.in_groups()
+            else:
+                jobs = [job for job in self.jobs.values() if job.state == state]
+                found += sorted(jobs, key=_ORDER[state])
         return found
+
+    def in_wait(self) -> list[ModelJob]:
+        """The waiting jobs without a group, next first."""
+        return _by_priority(job for job in self.jobs.values() if job.waits and job.group is None)
+
+    def in_groups(self) -> list[ModelJob]:
+        """The waiting jobs of all groups, by priority."""
+        return _by_priority(job for job in self.jobs.values() if job.waits and job.group is not None)
+
+    def in_batch(self, key: str) -> list[ModelJob]:
+        """The waiting jobs of a batch key, next first."""
+        return _by_priority(job for job in self.jobs.values() if job.waits and job.batch_key == key)
 
     def open(self) -> None:
         if self.epoch is None:
             self.epoch = self.now
 
-    # ── into the queue ───────────────────────────────────────────────────────────────────────────────
+    # ── into the queue, and out of it ────────────────────────────────────────────────────────────────
 
     def new_sequence(self, job: ModelJob) -> None:
         self.sequence += 1
         job.sequence = MIDDLE - self.sequence if job.header.lifo else MIDDLE + self.sequence
+        if job.header.group or job.header.batch_key:
+            job.entered_at = self.now
 
     def wake(self) -> None:
         if not self.limits.paused:
             self.marker = True
 
     def wait(self, job: ModelJob) -> None:
-        job.state, job.due_at = "waiting", None
+        job.state, job.due_at, job.waits = "waiting", None, True
+        if job.header.group is None:
+            fair = self.defaults.get("fair_ungrouped")
+            job.ungrouped = None if fair is None else str(fair)
+            if job.ungrouped and job.entered_at is None:
+                job.entered_at = self.now
+        if job.group is not None:
+            self.enter_group(job, job.group)
         self.wake()
 
     def delay(self, job: ModelJob, due_at: int) -> None:
@@ -74,85 +111,30 @@ class State:
         if self.of("delayed")[0] is job:
             self.wake()
 
+    def leave_wait(self, job: ModelJob) -> None:
+        job.waits = False
+        if job.group is not None:
+            self.leave_group(job.group)
+
+    def leave_waiting(self, job: ModelJob) -> None:
+        if job.state == "waiting":
+            self.leave_wait(job)
+        self.deadlines.pop(job.id, None)
+
     def promote_job(self, job: ModelJob) -> None:
         self.new_sequence(job)
         self.wait(job)
         self.tell(job, "waiting", prev="delayed")
 
-    # ── out of it ────────────────────────────────────────────────────────────────────────────────────
-
     def leave_active(self, job: ModelJob) -> None:
         job.reported = job.told_at = None
-
-    def finish(self, job: ModelJob, state: str, **fields: Any) -> None:
-        job.state, job.finished_at = state, self.now
-        if state == "failed" and job.reason != "expired":
-            self.dead[job.id] = self.now
-        is_large = job.result is not None and len(job.result) > MAX_EVENT_RESULT
-        if is_large:
-            fields["result_bytes"] = len(job.result or "")
-        elif job.result is not None:
-            fields["result"] = json(job.result)
-        header = job.header
-        age_s, count = header.fail_age_s, header.fail_count
-        if state == "completed":
-            age_s, count = header.complete_age_s, header.complete_count
-        if age_s is not None:
-            job.expires_at = self.now + age_s * 1000
-            fields["expires_at"] = job.expires_at
-        self.tell(job, state, **fields)
-        if count == 0 or age_s == 0:
-            self.dead.pop(job.id, None)
-            self.end_record(job)
-            if is_large:
-                self.memory.results.set(job.id, job.result or "", self.now + RESULT_MS)
-            return
-        self.finished[state][job.id] = self.now
-        if job.expires_at is not None:
-            self._expire_record(job, job.expires_at)
-        if count is not None:
-            self._trim(state, count)
-
-    def cancel_finished(self, job: ModelJob, details: str) -> None:
-        job.error = job.reason = None
-        self.finish(job, "canceled", cancel=json(job.cancel or ""), details=json(details))
-
-    def fail_finished(self, job: ModelJob, reason: str, error: str) -> None:
-        job.reason, job.error = reason, error
-        self.finish(job, "failed", reason=reason, error=json(error))
-
-    def end_record(self, job: ModelJob) -> None:
-        if job.files:
-            self.sweep[job.files] = self.now
-        self.memory.bury(job, self.now)
-        self.previews.pop(job.id, None)
-        del self.jobs[job.id]
+        self.leave_group_active(job)
 
     def leave_state(self, job_id: str, state: str) -> None:
         self.finished[state].pop(job_id, None)
         self.expires[state].pop(job_id, None)
         if state == "failed":
             self.dead.pop(job_id, None)
-
-    def _expire_record(self, job: ModelJob, at: int) -> None:
-        self.expires[job.state][job.id] = at
-        if job.files:
-            self.sweep[job.files] = at
-        if job.id in self.previews:
-            preview, ends_at = self.previews[job.id]
-            self.previews[job.id] = preview, min(ends_at, at)
-        if at - self.now < TOMBSTONE_MS:
-            self.memory.bury(job, at)
-
-    def _trim(self, state: str, count: int) -> None:
-        excess = len(self.finished[state]) - count
-        for job_id in ordered(self.finished[state])[: max(0, min(excess, TRIM_AT_ONCE))]:
-            self.leave_state(job_id, state)
-            old = self.jobs.get(job_id)
-            if old is None or old.state == state:
-                if old is not None:
-                    self.end_record(old)
-                self.tell_queue("removed", job=job_id, prev=state)
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,14 +144,21 @@ class State:
     def tell_queue(self, kind: str, **fields: Any) -> None:
         self.journal.queue_event(self.now, kind, **fields)
 
+    def count(self, kind: str, n: int = 1) -> None:
+        self.counters.count(self.now, kind, n)
 
-def ordered(scores: dict[str, int]) -> list[str]:
-    """The members of a sorted set in its order."""
-    return sorted(scores, key=lambda member: (scores[member], member))
+    def windows(self) -> dict[str, Window]:
+        """All windows of starts, by key."""
+        named = {"rate": self.limits.window}
+        named |= {f"rate:{worker}": window for worker, window in self.limits.workers.items()}
+        return named | {f"grate:{gid}": window for gid, window in self.group_windows.items()}
+
+
+def _by_priority(jobs: Any) -> list[ModelJob]:
+    return sorted(jobs, key=lambda job: (job.current_priority, job.member))
 
 
 _ORDER: dict[str, Any] = {
-    "waiting": lambda job: (job.current_priority, job.member),
     "delayed": lambda job: (job.due_at, job.member),
     "active": lambda job: (job.lease_ends_at, job.id),
     **dict.fromkeys(FINISHED, lambda job: (job.finished_at, job.id)),

@@ -1,79 +1,84 @@
 """Calls that steer jobs and queues from outside."""
 
 from collections.abc import Callable
+from typing import Any
 
 from orchestrator.errors import JobNotFound, WrongState
+from tests.model.ending import Ending
 from tests.model.job import FINISHED, ModelJob
 from tests.model.journal import json
-from tests.model.state import State
+from tests.model.memory import GoneJob
+from tests.model.reading import read_job
+
+KEPT = "kept"
+"""Remembered of a call that answered a job which is still there."""
 
 
-class Steering(State):
+class Steering(Ending):
     """What an operator or a producer changes. Each is answered from memory when it is sent again."""
 
-    def cancel_job(self, token: str, job_id: str, cancel: bytes) -> str:
-        def effect() -> str:
+    def cancel_job(self, token: str, job_id: str, cancel: bytes) -> Any:
+        def effect() -> ModelJob:
             job = self._allowed(job_id, "waiting", "delayed", "active")
             if job.state != "active":
-                self.deadlines.pop(job_id, None)
+                self.leave_waiting(job)
                 job.cancel, job.cancel_at = cancel.decode(), self.now
                 self.cancel_finished(job, "{}")
             elif job.cancel is None:
                 job.cancel, job.cancel_at = cancel.decode(), self.now
                 self.tell(job, "canceling", cancel=json(job.cancel))
-            return job.state
+            return job
 
-        return self._once(token, effect)
+        return self._job_once(token, job_id, effect)
 
-    def reprocess_job(self, token: str, job_id: str) -> str:
-        def effect() -> str:
+    def reprocess_job(self, token: str, job_id: str) -> Any:
+        def effect() -> ModelJob:
             job = self._allowed(job_id, *FINISHED)
-            if job.files:
-                self.sweep[job.files] = self.now
-            prev = job.state
-            self.leave_state(job_id, prev)
-            job.forget_run()
-            self.new_sequence(job)
-            self.wait(job)
-            self.tell(job, "retried", prev=prev, state="waiting")
-            return job.state
+            self.retry_job(job)
+            return job
 
-        return self._once(token, effect)
+        return self._job_once(token, job_id, effect)
 
     def remove_job(self, token: str, job_id: str) -> bool:
         def effect() -> str:
-            job = self.jobs.get(job_id)
-            if job is None:
+            if job_id not in self.jobs:
                 return ""
-            self._allowed(job_id, "waiting", "delayed", *FINISHED)
-            if job.state in FINISHED:
-                self.leave_state(job_id, job.state)
-            self.deadlines.pop(job_id, None)
-            self.end_record(job)
-            self.tell_queue("removed", job=job_id, prev=job.state)
+            self.remove_record(self._allowed(job_id, "waiting", "delayed", *FINISHED))
             return "removed"
 
-        return self._once(token, effect) == "removed"
+        return bool(self.once(token, effect) == "removed")
 
-    def promote(self, token: str, job_id: str) -> str:
-        def effect() -> str:
+    def promote(self, token: str, job_id: str) -> Any:
+        def effect() -> ModelJob:
             job = self._allowed(job_id, "delayed")
             self.promote_job(job)
-            return job.state
+            return job
 
-        return self._once(token, effect)
+        return self._job_once(token, job_id, effect)
 
-    def change_priority(self, token: str, job_id: str, priority: int) -> str:
-        def effect() -> str:
+    def change_priority(self, token: str, job_id: str, priority: int) -> Any:
+        def effect() -> ModelJob:
             job = self._allowed(job_id, "waiting", "delayed", "active")
-            job.priority = priority
             if job.state == "waiting":
+                self.leave_wait(job)
+                job.priority = priority
                 self.new_sequence(job)
                 self.wait(job)
+            job.priority = priority
             self.tell(job, "priority", priority=priority)
-            return job.state
+            return job
 
-        return self._once(token, effect)
+        return self._job_once(token, job_id, effect)
+
+    def change_delay(self, token: str, job_id: str, delay_ms: int) -> Any:
+        def effect() -> ModelJob:
+            job = self._allowed(job_id, "delayed")
+            self.new_sequence(job)
+            self.delay(job, self.now + delay_ms)
+            self.tell(job, "delayed", prev="delayed", due_at=job.due_at)
+            return job
+
+        return self._job_once(token, job_id, effect)
 
     def pause(self, token: str, *, paused: bool) -> None:
         def effect() -> str:
@@ -85,7 +90,7 @@ class Steering(State):
             self.tell_queue("paused" if paused else "resumed")
             return "1"
 
-        self._once(token, effect)
+        self.once(token, effect)
 
     def set_limits(
         self,
@@ -94,6 +99,7 @@ class Steering(State):
         concurrency: int | None = None,
         rate: tuple[int, int] | None = None,
         limited_ms: int | None = None,
+        max_waiting: int | None = None,
     ) -> None:
         def effect() -> str:
             self.open()
@@ -103,14 +109,30 @@ class Steering(State):
                 self.limits.rate = rate if rate[0] else None
             if limited_ms is not None:
                 self.limits.limited_until = self.now + limited_ms if limited_ms else None
+            if max_waiting is not None:
+                self.limits.max_waiting = max_waiting or None
             self.wake()
             return "OK"
 
-        self._once(token, effect)
+        self.once(token, effect)
 
-    def _once(self, token: str, effect: Callable[[], str]) -> str:
+    def once(self, token: str, effect: Callable[[], Any]) -> Any:
+        """What a call does the first time it comes; its answer is remembered."""
         before = self.memory.answers.get(token)
         return self.memory.answer(self.now, token, effect()) if before is None else before
+
+    def _job_once(self, token: str, job_id: str, effect: Callable[[], ModelJob]) -> Any:
+        """The same for a call that answers a job, which is remembered only where it is gone."""
+        before = self.memory.answers.get(token)
+        if before is None:
+            job = effect()
+            reply = read_job(job)
+            is_kept = self.jobs.get(job_id) is job
+            self.memory.answer(self.now, token, KEPT if is_kept else GoneJob(job, reply))
+            return reply
+        if isinstance(before, GoneJob):
+            return before.reply
+        return read_job(self._allowed(job_id, "waiting", "delayed", "active", *FINISHED))
 
     def _allowed(self, job_id: str, *states: str) -> ModelJob:
         job = self.jobs.get(job_id)

@@ -23,7 +23,24 @@ from tests.model.rules.weighted import rules_of
 from tests.model.running import EXAMPLES, STEPS, Result, run
 from tests.servers import Server
 
+OF_SCHEDULES = (
+    "upsert_job_scheduler",
+    "remove_job_scheduler",
+    "get_job_scheduler",
+    "get_job_schedulers",
+    "get_hungry_schedules",
+    "fill_schedule",
+)
+ELSEWHERE = dict.fromkeys(
+    OF_SCHEDULES, "tests/lua/test_schedule_model.py has a model of schedules, whose time is hours"
+)
+"""Scripts that this model leaves out, and where they are held against something else."""
+
 UNTRIED = {
+    "includes/emit.lua:59 function": "a history of 4,200 events: tests/orchestrator/test_steps.py",
+    "includes/emit.lua:74 then": "the same",
+    "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: nobody of ours",
+    "includes/run_schedules.lua:80 then": "a full server: tests/lua/test_schedules_full_server.py",
     "create_group.lua:24 then": "the outbox is no stream: somebody else wrote that key",
 }
 """Branches that nothing takes, each with the reason why that is right."""
@@ -46,13 +63,13 @@ def own_server() -> Iterator[Server]:
 
 
 def test_the_model_has_a_method_for_every_script() -> None:
-    missing = [name for name in lua.names() if not hasattr(Reference, name)]
-    assert not missing
+    missing = {name for name in lua.names() if not hasattr(Reference, name)}
+    assert missing == ELSEWHERE.keys()
 
 
 def test_no_history_of_calls_leads_away_from_the_model(result: Result) -> None:
     assert {rule.name for rule in rules_of(Machine)} - result.rules.keys() == set(), "rules that never ran"
-    assert set(lua.names()) - result.transitions.keys() == set()
+    assert set(lua.names()) - result.transitions.keys() == ELSEWHERE.keys()
     assert result.transitions.total() > 3000
 
 

@@ -10,7 +10,9 @@ from tests.model.state import ordered
 class Upkeep(Claiming):
     """What keeps a queue in order when nobody asks."""
 
-    def promote_jobs(self, limit: int) -> int:
+    def move_due_jobs(self, limit: int) -> int:
+        if self.grouped:
+            self.forget_idle_groups()
         return self.promote_due(limit)
 
     def move_stalled_to_wait(self, lease_ms: int, interval_ms: int, limit: int) -> int:
@@ -25,6 +27,7 @@ class Upkeep(Claiming):
                 removed += 1
                 if job_id not in self.jobs:
                     self.tell_queue("removed", job=job_id, prev=state)
+            removed += self.trim_rest(state, limit)
         return removed
 
     def forget_files(self, paths: Sequence[str]) -> None:

@@ -8,25 +8,27 @@ import msgspec
 from orchestrator.errors import LeaseLost
 from orchestrator.job import CancelRequest, JobError
 from orchestrator.scripts import Finish, Report
+from orchestrator.scripts.working import PREVIEW_MS
 from tests.model.claiming import Claiming
 from tests.model.job import ModelJob
 from tests.model.journal import json
 from tests.model.memory import LANE_MS, LaneCall
-from tests.model.state import PREVIEW_MS
 
 MAX_REPORTS = 2000
+NOT_COUNTED = ("returned", "waiting", "delayed", "rate_limited")
+"""Outcomes that are no attempt."""
 
 
 class Working(Claiming):
     """What a worker does with jobs."""
 
     def move_to_active(
-        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int
+        self, token: str, lane: str, worker: str, lease_ms: int, interval_ms: int, slots: int, wishes: bytes = b""
     ) -> dict[str, Any]:
         before = self.memory.lane_call(lane, token, 0)
         if before is not None:
             return self._again(before._replace(outcomes=[]))
-        return self._claim(token, lane, worker, lease_ms, interval_ms, slots, [])
+        return self._claim(token, lane, [], worker, lease_ms, slots, interval_ms, wishes)
 
     def move_to_finished(
         self,
@@ -37,14 +39,16 @@ class Working(Claiming):
         interval_ms: int,
         slots: int,
         finishes: Sequence[Finish],
+        wishes: bytes = b"",
+        keep: bytes = b"",
     ) -> dict[str, Any]:
         before = self.memory.lane_call(lane, token, len(finishes))
         if before is not None:
             return self._again(before)
-        outcomes = [self._finish(*finish) for finish in finishes]
+        outcomes = [self._finish(*finish, keep) for finish in finishes]
         if any(outcome != "LEASE_LOST" for outcome in outcomes) and not self.of("waiting", "active"):
             self.tell_queue("drained")
-        return self._claim(token, lane, worker, lease_ms, interval_ms, slots, outcomes)
+        return self._claim(token, lane, outcomes, worker, lease_ms, slots, interval_ms, wishes)
 
     def extend_locks(self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]) -> list[Any]:
         answers: list[Any] = []
@@ -76,6 +80,15 @@ class Working(Claiming):
                 self.tell(job, "progress", progress=json(content.decode()))
         return read_cancel(job)
 
+    def save_checkpoint(self, job_id: str, lease: str, number: int, value: bytes) -> Any:
+        job = self._held(job_id, lease)
+        if job is None:
+            raise LeaseLost
+        if number > (job.reported or 0):
+            job.reported, job.checkpoint = number, value.decode()
+            self.tell(job, "checkpoint", checkpoint=json(job.checkpoint))
+        return read_cancel(job)
+
     def add_log(self, job_id: str, lease: str, number: int, line: str) -> Any:
         job = self._held(job_id, lease)
         if job is None:
@@ -94,51 +107,59 @@ class Working(Claiming):
         self,
         token: str,
         lane: str,
+        outcomes: list[str],
         worker: str,
         lease_ms: int,
-        interval_ms: int,
         slots: int,
-        outcomes: list[str],
+        interval_ms: int,
+        wishes: bytes,
     ) -> dict[str, Any]:
-        jobs, sleep_ms = self.take_next(token, worker, lease_ms, slots, interval_ms)
+        wanted = msgspec.json.decode(wishes) if wishes else {}
+        jobs, sleep_ms, is_deaf = self.take_next(token, worker, lease_ms, slots, interval_ms, wanted)
         held = [(job.id, job.lease or "") for job in jobs]
-        self.memory.lanes.set(lane, LaneCall(token, outcomes, held, sleep_ms), self.now + LANE_MS)
-        return {"outcomes": outcomes, "claims": [claim_of(job) for job in jobs], "sleep_ms": sleep_ms}
+        self.memory.lanes.set(lane, LaneCall(token, outcomes, held, sleep_ms, is_deaf), self.now + LANE_MS)
+        return _answer(outcomes, jobs, sleep_ms, is_deaf)
 
     def _again(self, call: LaneCall) -> dict[str, Any]:
         jobs = [self._held(*claim) for claim in call.claims]
-        return {
-            "outcomes": call.outcomes,
-            "claims": [claim_of(job) for job in jobs if job is not None],
-            "sleep_ms": call.sleep_ms,
-        }
+        return _answer(call.outcomes, [job for job in jobs if job is not None], call.sleep_ms, call.is_deaf)
 
-    def _finish(self, job_id: str, lease: str, outcome: str, content: bytes, pause_ms: int) -> str:
+    def _finish(self, job_id: str, lease: str, outcome: str, content: bytes, pause_ms: int, keep: bytes) -> str:
         job = self._held(job_id, lease)
         if job is None:
             return "LEASE_LOST"
         self.leave_active(job)
-        text = content.decode()
-        if outcome != "returned":
+        if outcome not in NOT_COUNTED:
             job.made = (job.made or 0) + 1
+            self.count("run_ms", max(self.now - (job.started_at or 0), 0))
+        if outcome == "rate_limited":
+            self.limits.limit_starts(self.now, pause_ms)
+        text = content.decode()
         if outcome == "completed":
-            job.result, job.error = text, None
-            self.finish(job, "completed", started_at=job.started_at)
+            job.result, job.error, job.stack = text, None, None
+            self.finish(job, "completed", keep, started_at=job.started_at)
         elif job.cancel is not None or outcome == "canceled":
             job.cancel = job.cancel or '{"by":"worker","reason":""}'
-            self.cancel_finished(job, text if outcome == "canceled" else "{}")
-        elif outcome == "returned":
+            self.cancel_finished(job, text if outcome == "canceled" else "{}", keep)
+        elif outcome == "delayed":
+            self.delay(job, self.now + pause_ms)
+            self.tell(job, "delayed", prev="active", due_at=job.due_at)
+        elif outcome in NOT_COUNTED:
             self.wait(job)
             self.tell(job, "waiting", prev="active")
-        elif pause_ms >= 0 and (job.made or 0) < job.header.attempts:
-            self._retry(job, text, pause_ms)
         else:
-            kind = msgspec.json.decode(content)["kind"]
-            self.fail_finished(job, "timeout" if kind == "timeout" else "error", text)
+            self._fail(job, text, pause_ms, keep)
         return job.state
 
-    def _retry(self, job: ModelJob, error: str, pause_ms: int) -> None:
-        job.error = error
+    def _fail(self, job: ModelJob, text: str, pause_ms: int, keep: bytes) -> None:
+        error, newline, rest = text.partition("\n")
+        stack = rest if newline else None
+        if pause_ms < 0 or (job.made or 0) >= job.header.attempts:
+            reason = "timeout" if msgspec.json.decode(error)["kind"] == "timeout" else "error"
+            self.fail_finished(job, reason, error, stack, keep)
+            return
+        job.error, job.stack = error, stack
+        self.count("retried")
         self.new_sequence(job)
         if pause_ms:
             self.delay(job, self.now + pause_ms)
@@ -146,6 +167,11 @@ class Working(Claiming):
         else:
             self.wait(job)
             self.tell(job, "waiting", prev="active", error=json(error))
+
+
+def _answer(outcomes: list[str], jobs: list[ModelJob], sleep_ms: int, is_deaf: bool) -> dict[str, Any]:
+    claims = [claim_of(job) for job in jobs]
+    return {"outcomes": outcomes, "claims": claims, "sleep_ms": sleep_ms, "is_deaf": is_deaf}
 
 
 def read_cancel(job: ModelJob) -> CancelRequest | None:
@@ -160,4 +186,5 @@ def claim_of(job: ModelJob) -> dict[str, Any]:
         "attempts_started": job.started, "attempts_made": job.made or 0, "stalled": job.stalled or 0,
         "priority": job.current_priority, "started_at": job.started_at,
         "cancel": read_cancel(job), "error": job.error and msgspec.json.decode(job.error, type=JobError),
+        "checkpoint": job.checkpoint and json(job.checkpoint),
     }  # fmt: skip

@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.table import MUTANTS, Mutant
+from tests.mutants.faults import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("lua", "orchestrator", "tests", "pyproject.toml")
@@ -24,14 +25,14 @@ LIMIT_S = 240
 PYTEST = ("pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
 STAGES: dict[str, Sequence[str]] = {
     "model": ("tests.model", "--fixed"),
-    "scripts": (*PYTEST, "tests/lua/test_repeat_safety.py", "-k", "not lost and not never and not cluster"),
-    "queue": (*PYTEST, *(f"tests/orchestrator/test_{name}.py" for name in (
-        "queue", "queue_attempts", "queue_ends", "queue_events", "queue_input", "queue_order", "scripts", "events",
-        "findings", "duties", "worker", "worker_control", "hub",
+    "schedules": (*PYTEST, "tests/lua/test_schedule_model.py", "tests/orchestrator/test_schedules.py"),
+    "other histories": ("tests.model", "--fixed", "--seed", "2"),
+    "scripts": (*PYTEST, "tests/lua/test_repeat_safety.py", "-k", "twice and valkey"),
+    "queue": (*PYTEST, "-k", "not redis", *(f"tests/orchestrator/test_{name}.py" for name in (
+        "groups", "wishes", "deduplication", "cleaning", "retention", "metrics", "queue_ends", "queue_events",
     ))),
-    "chaos": (*PYTEST, "tests/chaos/test_lost_workers.py"),
 }  # fmt: skip
-"""What notices, the quickest first."""
+"""What notices, the quickest first; of schedules, their own tests come first."""
 
 
 class Verdict(NamedTuple):
@@ -88,7 +89,8 @@ def judge(copies: "queue.SimpleQueue[Path]", mutant: Mutant | None) -> Verdict:
     text = path.read_text()
     try:
         path.write_text(mutant.applied(text) if mutant else text)
-        by = next((f"{stage}: {by}" for stage, command in STAGES.items() if (by := sure_failure(folder, command))), "")
+        stages = sorted(STAGES, key=lambda stage: stage != "schedules" if mutant and "schedul" in mutant.path else 0)
+        by = next((f"{stage}: {by}" for stage in stages if (by := sure_failure(folder, STAGES[stage]))), "")
     finally:
         path.write_text(text)
         copies.put(folder)

@@ -269,6 +269,25 @@ async def test_the_kept_one_is_not_lost_when_its_holder_is_removed_or_its_key_fr
         assert await drain(scene) == [f"after-{job_id}"]
 
 
+async def test_a_twin_with_a_time_gives_none_to_a_key_that_lasts_as_its_job(scene: Scene) -> None:
+    await add(scene, KEEP_LAST, id="a")
+    (claim,) = (await scene.claim()).claims
+    await add(scene, KEEP_LAST, id="next")
+    await add(scene, Deduplication("k", 50, extend=True), id="b")
+    assert await scene.client.pttl(f"{scene.prefix}dedup:k") == -1
+    await scene.finish(claim)
+    assert await drain(scene) == ["next"]
+
+
+async def test_none_is_kept_back_for_the_end_of_a_job_whose_key_has_a_time(scene: Scene) -> None:
+    await add(scene, THROTTLE, id="a")
+    (claim,) = (await scene.claim()).claims
+    assert (await add(scene, KEEP_LAST, id="b")).id == "a"
+    assert not await scene.client.exists(f"{scene.prefix}dedup_next:k")
+    await scene.finish(claim)
+    await check_queue(scene.queue)
+
+
 async def test_a_kept_one_whose_id_was_taken_meanwhile_is_told_as_duplicated(scene: Scene) -> None:
     claim = await scene.active("a", deduplication=KEEP_LAST)
     await add(scene, KEEP_LAST, 1, id="b")

@@ -1,7 +1,8 @@
 """Situations of the scripts that move or remove many jobs."""
 
+from orchestrator.scripts import Finish
 from tests.lua.scenarios.table import Call, age, call, scenario
-from tests.lua.scene import Scene
+from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene
 
 
 @scenario("change_delay", "of a delayed one, to be the first")
@@ -135,6 +136,30 @@ async def _(scene: Scene) -> Call:
         await scene.completed(f"j{number}")
     await scene.completed("last", remove_on_complete=1)
     return call(10)
+
+
+@scenario("remove_expired", "what a finish left, and the oldest that stays is gone", counts=True)
+async def _(scene: Scene) -> Call:
+    for number in range(14):
+        await scene.completed(f"j{number}")
+    await scene.completed("last", remove_on_complete=1)
+    await scene.scripts.remove_job("r", "last")
+    return call(10)
+
+
+@scenario("move_to_finished", "beyond a count, where another finish has left more to the duty")
+async def _(scene: Scene) -> Call:
+    for number in range(24):
+        await scene.completed(f"j{number}")
+    await scene.completed("last", remove_on_complete=1)
+    claim = await scene.active("more", remove_on_complete=4)
+    return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [Finish("more", claim.lease, "completed", b"1")])
+
+
+@scenario("clean", "waiting ones that are too young")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    return call("t", "waiting", 0, 2, 100_000, "")
 
 
 @scenario("set_limits", "on what may wait")

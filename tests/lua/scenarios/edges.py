@@ -93,9 +93,67 @@ async def _(scene: Scene) -> Call:
     return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [Finish("b", claim.lease, "completed", b"1")])
 
 
-for _name in ("promote", "cancel_job", "change_priority", "reprocess_job", "remove_job"):
+@scenario("move_to_finished", "beyond the count are one whose keys have ended and one that lives")
+async def _(scene: Scene) -> Call:
+    await scene.completed("a", remove_on_complete=age(1000))
+    await scene.completed("b")
+    await scene.end_retention("a", "completed")
+    claim = await scene.active("c", remove_on_complete=KeepJobs(count=1))
+    return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [Finish("c", claim.lease, "completed", b"1")])
+
+
+@scenario("move_to_finished", "beyond the count is one that lives, before one whose keys have ended")
+async def _(scene: Scene) -> Call:
+    await scene.completed("a")
+    await scene.completed("b", remove_on_complete=age(1000))
+    await scene.client.zadd(f"{scene.prefix}completed", {"a": 1})
+    await scene.end_retention("b", "completed")
+    claim = await scene.active("c", remove_on_complete=KeepJobs(count=1))
+    return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [Finish("c", claim.lease, "completed", b"1")])
+
+
+@scenario("obliterate", "one whose keys have ended", counts=True)
+async def _(scene: Scene) -> Call:
+    await scene.completed("a", remove_on_complete=age(1000))
+    await scene.end_retention("a", "completed")
+    epoch = await scene.client.hget(scene.queue.keys.meta, "epoch")
+    return call(epoch.decode(), force=False, limit=100, closing_ms=60_000)
+
+
+@scenario("add_job", "a group that is full")
+async def _(scene: Scene) -> Call:
+    await scene.add("a", group="g")
+    await scene.scripts.set_group("1", "g", {"max_waiting": 1})
+    return call("t", "b", b'{"n":"paint","g":"g"}', b"1")
+
+
+@scenario("add_bulk", "a group that has room for one of two")
+async def _(scene: Scene) -> Call:
+    await scene.scripts.set_group("1", "g", {"max_waiting": 1})
+    return call("t", [(job_id, b'{"n":"paint","g":"g"}', b"1") for job_id in "ab"])
+
+
+@scenario("get_position", "between a held group and one that comes later")
+async def _(scene: Scene) -> Call:
+    for group in "abc":
+        await scene.add(group, group=group)
+    await scene.scripts.set_group("1", "b", {"paused": True})
+    await scene.client.hset(f"{scene.prefix}ginfo:c", "tag", "9.5")
+    await scene.client.zadd(f"{scene.prefix}groups", {"b": 0.5, "c": 9.5})
+    return call("a")
+
+
+@scenario("move_to_active", "a batch that is large enough at once")
+async def _(scene: Scene) -> Call:
+    for job_id in "abc":
+        await scene.add(job_id, batch_key="b")
+    wishes = b'{"batch":{"min_size":2,"linger_ms":500000}}'
+    return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 2, wishes)
+
+
+for _name in ("promote", "cancel_job", "change_delay", "change_priority", "reprocess_job", "remove_job"):
 
     @scenario(_name, "nobody of that id")
     async def _(scene: Scene, name: str = _name) -> Call:
-        more = {"cancel_job": (CANCEL,), "change_priority": (3,)}
+        more = {"cancel_job": (CANCEL,), "change_delay": (500,), "change_priority": (3,)}
         return call("t", "nobody", *more.get(name, ()))

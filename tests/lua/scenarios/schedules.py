@@ -177,3 +177,11 @@ async def _(scene: Scene) -> Call:
     for name in "abc":
         await pass_slots(scene, name, 2)
     return call(10)
+
+
+@scenario("move_due_jobs", "a schedule is due whose record somebody has deleted", counts=True)
+async def _(scene: Scene) -> Call:
+    await upsert(scene, "s", EVERY)
+    await pass_slots(scene, "s", 1)
+    await scene.client.delete(f"{scene.prefix}schedule:s")
+    return call(10)

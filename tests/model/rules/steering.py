@@ -36,6 +36,11 @@ class SteeringRules(RuledMachine):
         job = self.some(pick, "delayed")
         self.call("promote", self.token(), job.id if job else self.any_id(pick))
 
+    @rule(2, when=lambda self: self.model.of("delayed"), pick=picks, delay_ms=st.sampled_from([0, 500, 5000]))
+    def change_delay(self, pick: int, delay_ms: int) -> None:
+        job = self.some(pick, "delayed")
+        self.call("change_delay", self.token(), job.id if job and pick % 5 else self.any_id(pick), delay_ms)
+
     @rule(2, pick=picks, priority=st.integers(0, 3))
     def change_priority(self, pick: int, priority: int) -> None:
         self.call("change_priority", self.token(), self.any_id(pick), priority)
@@ -48,6 +53,7 @@ class SteeringRules(RuledMachine):
         {"concurrency": 1}, {"concurrency": 2}, {"concurrency": 0}, {"concurrency": 0, "rate": (0, 0)},
         {"rate": (1, 1000)}, {"rate": (2, 1500)}, {"rate": (3, 5000)}, {"rate": (0, 0)}, {"limited_ms": 2000},
         {"limited_ms": 0}, {"concurrency": 0, "rate": (0, 0), "limited_ms": 0},
+        {"max_waiting": 4}, {"max_waiting": 0}, {"max_waiting": 0},
     ]))  # fmt: skip
     def set_limits(self, limits: dict[str, Any]) -> None:
         self.call("set_limits", self.token(), **limits)

@@ -6,7 +6,25 @@ from tests.model.reference import Reference
 from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, is_any_running, leases_ms, picks, rule
 
 BACK = (-60_000, -1000)
-ON = (1, 499, 500, 1000, 1001, 1500, 1500, 2000, 2000, 5000, 15_000, 30_001, 60_000, 60_001, 120_001, 86_400_000)
+ON = (
+    1,
+    499,
+    500,
+    1000,
+    1001,
+    1500,
+    1500,
+    2000,
+    2000,
+    5000,
+    15_000,
+    30_001,
+    60_000,
+    60_001,
+    120_001,
+    3_600_000,
+    86_400_000,
+)
 
 
 class UpkeepRules(RuledMachine):
@@ -18,7 +36,7 @@ class UpkeepRules(RuledMachine):
 
     @rule(1, limit=st.sampled_from([1, 10]))
     def scan_due(self, limit: int) -> None:
-        self.call("promote_jobs", limit)
+        self.call("move_due_jobs", limit)
 
     @rule(1, limit=st.sampled_from([1, 10]))
     def scan_expired(self, limit: int) -> None:
@@ -77,5 +95,7 @@ def ends_in(model: Reference) -> list[int]:
     for scores in (model.deadlines, *model.expires.values()):
         ends += scores.values()
     ends += [model.grace_until or 0, limits.limited_until or 0]
-    ends += [at + limits.rate[1] for at in limits.starts if limits.rate]
+    ends += [window.ends_at for window in model.windows().values()]
+    ends += [int(at) for at in model.places["held"].values() if at < 2**53 - 1]
+    ends += [ends_at for _, ends_at in model.dedup.values()]
     return ends + [entry[1] for entry in [*memory.tombstones.entries.values(), *memory.lanes.entries.values()]]

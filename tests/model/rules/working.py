@@ -10,16 +10,48 @@ ERROR = b'{"kind":"transient","message":"oh","details":{}}'
 TIMEOUT = b'{"kind":"timeout","message":"slow","details":{"s":1}}'
 LARGE = b'"%s"' % (b"x" * 3000)
 
-outcomes = st.sampled_from(["completed", "completed", "failed", "failed", "failed", "canceled", "returned"])
+outcomes = st.sampled_from(
+    [
+        "completed",
+        "completed",
+        "failed",
+        "failed",
+        "failed",
+        "canceled",
+        "returned",
+        "delayed",
+        "waiting",
+        "rate_limited",
+    ]
+)
+wishes = st.sampled_from(
+    [
+        b"",
+        b"",
+        b'{"limiter":[1,1000]}',
+        b'{"limiter":[2,5000]}',
+        b'{"warm":["m"],"patience_ms":1500}',
+        b'{"warm":["n"],"patience_ms":0,"limiter":[2,1000]}',
+        b'{"batch":{"min_size":1,"linger_ms":0}}',
+        b'{"batch":{"min_size":2,"linger_ms":1500}}',
+        b'{"batch":{"min_size":3,"linger_ms":5000},"warm":["m"],"patience_ms":1000}',
+    ]
+)
+keeps = st.sampled_from([b"", b'{"cc":0,"fc":1}', b'{"ca":60,"fa":0}', b'{"cc":-1,"fc":-1}'])
 pauses_ms = st.sampled_from([-1, 0, 0, 2000, 2000, 60_000])
 
 
 class WorkingRules(RuledMachine):
     """What workers do."""
 
-    @rule(5, lane=st.integers(0, 1), slots=st.integers(0, 3), lease_ms=leases_ms)
+    @rule(3, lane=st.integers(0, 1), slots=st.integers(0, 3), lease_ms=leases_ms)
     def claim(self, lane: int, slots: int, lease_ms: int) -> None:
         self.call("move_to_active", *self.lane(lane), lease_ms, INTERVAL_MS, slots)
+        self._look_for_sleepers()
+
+    @rule(4, lane=st.integers(0, 1), slots=st.integers(1, 4), wishes=wishes)
+    def claim_by_wish(self, lane: int, slots: int, wishes: bytes) -> None:
+        self.call("move_to_active", *self.lane(lane), 2000, INTERVAL_MS, slots, wishes)
         self._look_for_sleepers()
 
     @rule(5, when=lambda self: self.model.of("waiting"), lane=st.integers(0, 1))
@@ -36,13 +68,27 @@ class WorkingRules(RuledMachine):
         outcome=outcomes,
         pause_ms=pauses_ms,
         both=st.booleans(),
+        wishes=wishes,
+        keep=keeps,
     )
-    def finish(self, lane: int, slots: int, lease_ms: int, pick: int, outcome: str, pause_ms: int, both: bool) -> None:
+    def finish(
+        self,
+        lane: int,
+        slots: int,
+        lease_ms: int,
+        pick: int,
+        outcome: str,
+        pause_ms: int,
+        both: bool,
+        wishes: bytes,
+        keep: bytes,
+    ) -> None:
         jobs = self.model.of("active")
         jobs = jobs if both else jobs[pick % len(jobs) :][:1] if jobs else []
         finishes = [self._ending(job, outcome, pick + place, pause_ms) for place, job in enumerate(jobs)]
         if finishes:
-            self.call("move_to_finished", *self.lane(lane), lease_ms, INTERVAL_MS, slots, finishes)
+            lane_call = (*self.lane(lane), lease_ms, INTERVAL_MS, slots)
+            self.call("move_to_finished", *lane_call, finishes, wishes, keep)
             self._look_for_sleepers()
 
     @rule(2, pick=picks, lease_ms=leases_ms, cancel_ms=st.sampled_from([0, 1000, 5000]))
@@ -73,12 +119,18 @@ class WorkingRules(RuledMachine):
             self.rig.move_clock(gap_ms)
 
     @rule(2, when=is_any_running, pick=picks, step=st.integers(0, 1))
+    def checkpoint(self, pick: int, step: int) -> None:
+        if job := self.some(pick, "active"):
+            number = (job.reported or 0) + step
+            self.call("save_checkpoint", job.id, job.lease or "", number, b'{"at":%d}' % number)
+
+    @rule(2, when=is_any_running, pick=picks, step=st.integers(0, 1))
     def log(self, pick: int, step: int) -> None:
         if job := self.some(pick, "active"):
             number = (job.reported or 0) + step
             self.call("add_log", job.id, job.lease or "", number, f"line {number}")
 
-    @rule(3, pick=picks, act=st.integers(0, 3))
+    @rule(3, pick=picks, act=st.integers(0, 4))
     def act_with_an_old_token(self, pick: int, act: int) -> None:
         """Whoever lost the lease, or never had it, changes nothing."""
         job_id = self.any_id(pick)
@@ -94,6 +146,8 @@ class WorkingRules(RuledMachine):
             self.call("add_log", job_id, old, 9999, "of a zombie")
         elif act == 2:
             self.call("extend_locks", 2000, 1000, [(job_id, old)])
+        elif act == 3:
+            self.call("save_checkpoint", job_id, old, 9999, b"9")
         else:
             ending = Finish(job_id, old, "completed", b"9")
             self.call("move_to_finished", *self.lane(0), 2000, INTERVAL_MS, 0, [ending])
@@ -112,13 +166,16 @@ class WorkingRules(RuledMachine):
         limits = self.model.limits
         limited = limits.paused or limits.rate is not None or limits.limited_until is not None
         room = limits.concurrency is None or len(self.model.of("active")) < limits.concurrency
-        if self.model.of("waiting") and not limited and room:
+        startable = self.model.in_wait() or self.model.places["ring"]
+        if startable and not limited and room:
             assert self.rig.client.exists(self.rig.keys.marker), "work waits, and nobody is woken"
 
     def _ending(self, job: ModelJob, outcome: str, pick: int, pause_ms: int) -> Finish:
         content = {
             "completed": [b'{"ok":[]}', b"1", LARGE][pick % 3],
-            "failed": [ERROR, ERROR, TIMEOUT][pick % 3],
+            "failed": [ERROR, ERROR + b"\nwork.py:3 paint\nwork.py:9 mix", TIMEOUT][pick % 3],
         }.get(outcome, b'{"step":3}')
+        if outcome in ("delayed", "rate_limited"):
+            pause_ms = max(pause_ms, 0)
         lease = job.lease or ""
         return Finish(job.id, "0-old.1" if pick % 17 == 16 else lease, outcome, content, pause_ms)

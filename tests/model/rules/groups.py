@@ -1,0 +1,35 @@
+"""Operators give groups weights and limits, and say how groups are treated."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.model.rules.weighted import RuledMachine, rule
+
+FREE = {"weight": None, "concurrency": None, "rate_max": None, "rate_ms": None, "max_waiting": None, "paused": False}
+
+
+class GroupRules(RuledMachine):
+    """What is done with groups."""
+
+    @rule(3, gid=st.sampled_from("gghi*"), changes=st.sampled_from([
+        {"weight": 3}, {"weight": 0.25}, {"concurrency": 1}, {"concurrency": 2}, {"concurrency": 0},
+        {"rate_max": 1, "rate_ms": 1000}, {"rate_max": 2, "rate_ms": 5000}, {"max_waiting": 2}, {"paused": True},
+        {"paused": False}, {"paused": False}, {"limited_ms": 2000}, {"limited_ms": 0}, FREE, FREE, FREE,
+    ]))  # fmt: skip
+    def set_group(self, gid: str, changes: dict[str, Any]) -> None:
+        self.call("set_group", self.token(), gid, changes)
+
+    @rule(2, changes=st.sampled_from([
+        {"group_concurrency": 1}, {"group_concurrency": 0}, {"group_rate_max": 1, "group_rate_ms": 2000},
+        {"group_rate_max": 0, "group_rate_ms": 0}, {"group_max_waiting": 3}, {"group_max_waiting": 0},
+        {"ageing_ms": 1000}, {"ageing_ms": 0}, {"fair_ungrouped": 1}, {"fair_ungrouped": 0},
+        {"group_concurrency": 0, "group_rate_max": 0, "group_rate_ms": 0, "group_max_waiting": 0},
+    ]))  # fmt: skip
+    def set_group_defaults(self, changes: dict[str, int]) -> None:
+        self.call("set_group_defaults", self.token(), changes)
+
+    @rule(1, when=lambda self: self.model.places["idle"])
+    def groups_are_forgotten(self) -> None:
+        self.rig.move_clock(3_600_000)
+        self.call("move_due_jobs", 10)

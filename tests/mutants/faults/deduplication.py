@@ -1,0 +1,39 @@
+"""Deduplication: who holds a key, for how long, and what is kept back."""
+
+from tests.mutants.mutant import faults_of
+
+FAULTS = [
+    *faults_of(
+        "includes/dedup_key.lua",
+        ("redis.call('PTTL', key) < 0", "true", "a retry starts the time of its key anew"),
+        ("dd.e or redis.call", "redis.call", "an extended key is not extended by who takes it over"),
+        ("holder.id == job.id", "false", "a retry does not take its own key again"),
+    ),
+    *faults_of(
+        "includes/deduplicate.lua",
+        ("if dd.r and holder.state == 'delayed'", "if dd.r and holder.state ~= 'active'", "a waiting job is replaced"),
+        ("        remove_record(holder)\n", "", "the replaced job stays"),
+        ("int(dd.t), 'XX')", "int(dd.t))", "a key that lasts as its job gets a time"),
+        ("redis.call('PTTL', key) == -1 and ", "", "one is kept back for the end of a key that is not its job's"),
+        ("(holder.state == 'active' or", "(holder.state or", "one is kept back while its holder only waits"),
+        ("    answer(token, table.concat(reply, ' '))\n", "", "an add sent again is deduplicated by another job"),
+        (
+            "        redis.call('DEL', next_key)\n        remove",
+            "        remove",
+            "a replaced holder's kept one comes, too",
+        ),
+    ),
+    *faults_of(
+        "includes/free_key.lua",
+        ("if redis.call('GET', key) ~= job.id then", "if false then", "a job frees the key of another"),
+        ("    redis.call('DEL', key)\n    if load_job", "    if load_job", "what was kept back comes again and again"),
+        ("        store_next(dd.i)\n", "", "what was kept back is lost"),
+        ("'KEEPTTL')", "'PX', int(dd.t))", "the end of a job starts the time of its key anew"),
+    ),
+    *faults_of("includes/finish_job.lua", ("    free_key(job)\n", "", "a key is held by a job that has ended")),
+    *faults_of("includes/remove_record.lua", ("    free_key(job)\n", "", "a key is held by a job that is gone")),
+    *faults_of(
+        "remove_deduplication_key.lua",
+        ("owner ~= '' and ", "", "only the job that holds a key can free it"),
+    ),
+]

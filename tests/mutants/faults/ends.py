@@ -1,0 +1,68 @@
+"""Ends of attempts, steps, retries, and the events and records that tell of them."""
+
+from tests.mutants.mutant import faults_of
+
+FAULTS = [
+    *faults_of(
+        "includes/finish_attempt.lua",
+        ("if not NOT_COUNTED[outcome] then", "if outcome then", "a handed back job uses up an attempt"),
+        ("delayed = true, rate_limited = true", "rate_limited = true", "a step that goes on later uses up an attempt"),
+        ("job.made < (header_of(job).a or 1)", "job.made <= (header_of(job).a or 1)", "one attempt too many"),
+        ("if job.cancel and outcome", "if false and outcome", "a canceled job fails"),
+        ("    new_sequence(job)\n    if pause_ms > 0", "    if pause_ms > 0", "a failed job keeps its place"),
+        (
+            "local function step_returned(job)\n",
+            "local function step_returned(job)\n    new_sequence(job)\n",
+            "a handed back job loses its place",
+        ),
+        ("        if outcome == 'rate_limited' then", "        if false then", "a canceled job's limit is not heeded"),
+        ("string.sub(content, 1, line - 1)", "string.sub(content, 1, line)", "an error ends with a newline"),
+        ("content, nil, nil", "content, nil, job.stack", "a completed job says where it failed"),
+        ("rate_limited = step_rate_limited", "rate_limited = step_returned", "a limit that a job met holds nobody up"),
+    ),
+    *faults_of(
+        "save_checkpoint.lua",
+        ("number > (job.reported or 0)", "number >= (job.reported or 0)", "a checkpoint sent again is told twice"),
+    ),
+    *faults_of(
+        "includes/retry_job.lua",
+        ("leave_state(job.id, prev)", "local _ = leave_state", "a retried job is waiting and finished"),
+        (
+            "redis.call('PERSIST', prefix .. kind .. job.id)",
+            "local _ = kind",
+            "a retried job vanishes when its time ends",
+        ),
+        ("if prev == 'completed' then", "if prev == 'failed' then", "a failed job does its steps again"),
+        ("    hold_key_again(job)\n", "", "a retried job does not hold its deduplication key"),
+    ),
+    *faults_of(
+        "includes/emit.lua",
+        ("job.seq = job.seq + 1", "job.seq = job.seq", "events are not numbered"),
+        ("now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS", "false", "the relay hears all progress"),
+    ),
+    *faults_of(
+        "includes/job_record.lua",
+        ("if job.stored[name] ~= nil then", "if false then", "a field once set is never cleared"),
+    ),
+    *faults_of(
+        "get_events.lua", ("{ unpack(events, 2) }", "{ unpack(events, 1) }", "a reader gets its last event again")
+    ),
+    *faults_of(
+        "acknowledge.lua",
+        (
+            "return redis.call('XDEL', prefix .. 'outbox', unpack(ids))",
+            "return #ids",
+            "what was delivered stays in the outbox",
+        ),
+    ),
+    *faults_of(
+        "includes/count_up.lua",
+        ("if total ~= before[kind] then", "if total == before[kind] then", "minutes count what did not grow"),
+        ("if meta.minute ~= minute then", "if not meta.minute then", "all counts are of the first minute"),
+        ("int(total - (before[kind] or 0))", "int(total)", "a minute counts all the ones before it"),
+    ),
+    *faults_of(
+        "includes/count_start.lua",
+        ("job.born and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
+    ),
+]

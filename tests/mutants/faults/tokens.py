@@ -1,0 +1,65 @@
+"""Leases and tokens: who holds a job, and what a call that is sent again does."""
+
+from tests.mutants.mutant import faults_of
+
+FAULTS = [
+    *faults_of(
+        "includes/check_lease.lua",
+        (" and job.lease == lease", "", "an old token still holds the job"),
+        (" and job.state == 'active'", "", "the last token of an ended attempt holds it"),
+    ),
+    *faults_of(
+        "includes/take_next.lua",
+        ("prefix .. 'active', int(now + lease_ms)", "prefix .. 'active', int(now)", "a claim's lease is out at once"),
+        ("int(#claims + 1)", "int(#claims)", "the leases of a call are numbered from 0"),
+    ),
+    *faults_of(
+        "extend_locks.lua",
+        ("int(now + lease_ms)", "int(now)", "a renewal ends the lease"),
+        (
+            "now - job.cancel_at > cancel_ms",
+            "now - job.cancel_at < cancel_ms",
+            "a canceled attempt is renewed for ever",
+        ),
+    ),
+    *faults_of(
+        "update_progress.lua",
+        ("number <= (job.reported or 0)", "number < (job.reported or 0)", "a report that is sent again counts twice"),
+    ),
+    *faults_of(
+        "add_log.lua",
+        ("number > (job.reported or 0)", "number >= (job.reported or 0)", "a line that is sent again stands twice"),
+    ),
+    *faults_of(
+        "includes/lane.lua",
+        ("number < newest", "number > newest", "a late copy of a claim claims again"),
+        ("elseif last.token == token then", "elseif last.token ~= token then", "a new call is answered like the last"),
+        (
+            "    for i, job in ipairs(claims) do",
+            "    for i, job in ipairs({}) do",
+            "a claim sent again forgets its jobs",
+        ),
+    ),
+    *faults_of(
+        "includes/job_answer.lua",
+        ("is_kept and 'kept' or cjson.encode(reply)", "'kept'", "a cancel sent again says that there was no job"),
+        ("    answer(token, is_kept", "    local _ = (token and is_kept", "a promotion sent again is refused"),
+    ),
+    *faults_of(
+        "remove_job.lua",
+        ("return answer(token, 'removed')", "return 'removed'", "a removal sent again says that there was no job"),
+    ),
+    *faults_of("includes/answer.lua", ("'PX', ANSWER_MS", "'EX', ANSWER_MS", "answers are kept for hours")),
+    *faults_of(
+        "includes/store_job.lua",
+        ("if gone and gone.token == token then", "if false then", "an add sent again after the removal adds again"),
+        ("if present.token == token then", "if present then", "two users of one id are both told that they made it"),
+    ),
+    *faults_of("includes/end_record.lua", ("    set_tombstone(job, now)\n", "", "a removed job leaves no tombstone")),
+    *faults_of(
+        "add_bulk.lua",
+        ("if before or is_repeat then", "if before then", "a bulk sent again adds what has gone in the meantime"),
+        ("token .. '.' .. int(i)", "token", "all jobs of a bulk have one token"),
+        ("int(i)", "int(#jobs - i)", "the tokens of a bulk are counted from its end"),
+    ),
+]
