@@ -39,7 +39,7 @@ ELSEWHERE = dict.fromkeys(
 UNTRIED = {
     "includes/emit.lua:59 function": "a history of 4,200 events: tests/orchestrator/test_steps.py",
     "includes/emit.lua:74 then": "the same",
-    "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: nobody of ours",
+    "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: tests/orchestrator/test_schedules.py",
     "includes/run_schedules.lua:80 then": "a full server: tests/lua/test_schedules_full_server.py",
     "create_group.lua:24 then": "the outbox is no stream: somebody else wrote that key",
 }
