@@ -17,7 +17,7 @@ say = printf '\033[1m==> %s\033[0m\n' "$(1)"
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help run install dev page test model mutants check lint format bench system-packages clean distclean
+.PHONY: help run install dev page test chaos model mutants check lint format bench system-packages clean distclean
 
 help: ## This help
 	@echo "Kargah: text to image on your own machine."
@@ -41,6 +41,9 @@ test: dev page system-packages ## Set up and run the whole test suite
 	@$(NPM) run test
 	@$(call say,Tests)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+chaos: dev system-packages ## The fault tests at full size (half an hour)
+	@TEST_CHAOS=full $(BIN)/python -m pytest tests/chaos -s $(PYTEST_ARGS)
 
 check: lint test ## Format, lint, types, import contracts, Lua lint, tests
 

@@ -4,13 +4,22 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from textwrap import fill
 
-_INCLUDE = re.compile(r"^-- include: (.+)$", re.MULTILINE)
-_DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+)(?=[(= ])", re.MULTILINE)
-_WORD = re.compile(r"\w+")
+_INCLUDE = re.compile(r"^-- include: (.+)$\n?", re.MULTILINE)
+_DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?=\(| =|$)", re.MULTILINE)
+_TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
 
-WIDTH = 120
+_KEYS = "local _, _ = KEYS[1], KEYS[2]"
+_READ_WHEN_USED = """\
+setmetatable(S, { __index = function(shared, name)
+    local include = OF[name]
+    local read = include and INCLUDES[include]
+    if read then
+        INCLUDES[include] = nil
+        read()
+        return rawget(shared, name)
+    end
+end })"""
 
 
 class IncludeError(Exception):
@@ -24,9 +33,11 @@ def names() -> list[str]:
 
 @cache
 def source(name: str) -> str:
-    """The text of script `name`, before it every include that it needs, pasted once and after those it needs itself.
+    """The text of script `name` with every include that it needs, pasted once.
 
-    An include is a block of its own, and shares only the names that others use: Lua allows 200 locals at once.
+    What includes share becomes fields of one table, and an include is read when one of its names is used first: Lua
+    allows 200 locals and 60 upvalues, and makes all functions of a script anew at each call, of which most calls need
+    few.
     """
     return paste(name, _read)
 
@@ -34,49 +45,65 @@ def source(name: str) -> str:
 def paste(name: str, read: Callable[[str], str]) -> str:
     """`source` of files as `read` reads them."""
     script = read(f"{name}.lua")
-    pasted: dict[str, str] = {}
-    _collect(script, [], pasted, read)
-    blocks = {include: _without_includes(text).strip() for include, text in pasted.items()}
-    body = _without_includes(script)
-    used = {include: set(_WORD.findall(text)) for include, text in blocks.items()} | {"": set(_WORD.findall(body))}
-    shared = [
-        _share(text, set().union(*(words for other, words in used.items() if other != include)))
-        for include, text in blocks.items()
-    ]
-    shebang, _, rest = body.partition("\n")
-    comment = re.match(r"(?:--.*\n|\n)*", rest)
-    end = comment.end() if comment else 0
-    return "\n".join([shebang, rest[:end].rstrip("\n"), *shared, rest[end:]])
+    texts: dict[str, str] = {}
+    _collect(script, [], texts, read)
+    words = {include: _words(text) for include, text in texts.items()}
+    body = _INCLUDE.sub("", script)
+    used = _words(body)
+    shared = {
+        own: include
+        for include, text in texts.items()
+        for own in _own_names(text)
+        if own in used or any(own in others for other, others in words.items() if other != include)
+    }
+    first, _, rest = body.partition(f"\n{_KEYS}\n")
+    pasted = [f"INCLUDES.{include} = function()\n{_share(text, shared)}\nend" for include, text in texts.items()]
+    table = "".join(f"    {own} = '{include}',\n" for own, include in shared.items())
+    return "\n".join(
+        [
+            first.rstrip("\n"),
+            "local S, INCLUDES = {}, {}",
+            f"local OF = {{\n{table}}}",
+            _READ_WHEN_USED,
+            *pasted,
+            _KEYS,
+            _share(rest, shared),
+        ]
+    )
 
 
-def _collect(text: str, path: list[str], pasted: dict[str, str], read: Callable[[str], str]) -> None:
+def _collect(text: str, path: list[str], texts: dict[str, str], read: Callable[[str], str]) -> None:
     for line in _INCLUDE.findall(text):
         for name in line.split(", "):
             if name in path:
                 raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
-            if name not in pasted:
+            if name not in texts:
                 include = read(f"includes/{name}.lua")
-                _collect(include, [*path, name], pasted, read)
-                pasted[name] = include
+                _collect(include, [*path, name], texts, read)
+                texts[name] = _INCLUDE.sub("", include).strip()
 
 
-def _without_includes(text: str) -> str:
-    return _INCLUDE.sub("", text)
+def _words(text: str) -> set[str]:
+    return {token for token in _TOKEN.findall(text) if token[0] not in "-'\""}
 
 
-def _share(text: str, wanted: set[str]) -> str:
-    """An include as a block; the names that others want are declared before it."""
-    shared: list[str] = []
+def _own_names(text: str) -> list[str]:
+    return [name.strip() for line in _DECLARATION.finditer(text) for name in line["names"].split(",")]
+
+
+def _share(text: str, shared: dict[str, str]) -> str:
+    """The text with shared names as fields of `S`."""
 
     def declare(line: re.Match[str]) -> str:
         names = [name.strip() for name in line["names"].split(",")]
-        if wanted.isdisjoint(names):
-            return line[0]
-        shared.extend(names)
-        return f"{line['function'] or ''}{line['names']}"
+        if all(name in shared for name in names):
+            return f"{line['function'] or ''}{line['names']}"
+        return line[0]
 
-    block = f"do\n{_DECLARATION.sub(declare, text)}\nend"
-    return f"{fill('local ' + ', '.join(shared), WIDTH, subsequent_indent='    ')}\n{block}" if shared else block
+    def refer(token: re.Match[str]) -> str:
+        return f"S.{token[0]}" if token[0] in shared else token[0]
+
+    return _TOKEN.sub(refer, _DECLARATION.sub(declare, text))
 
 
 def _read(path: str) -> str:

@@ -17,10 +17,11 @@
 --   LAYOUT_MISMATCH  another major version wrote this queue
 --   GROUP_FULL       as of add_job, with room for all
 --   QUEUE_FULL       as of add_job; max_waiting must have room for all
+--   FLOW_REFUSED     as of add_job, for any of them; a parent must be there before
 -- Events
---   added, or duplicated (of the queue) when another call made this id
+--   added, or duplicated (of the queue) when another call made this id; waiting-children (of a parent)
 --   deduplicated, removed (of the queue)
--- include: read_meta, store_job, deduplicate, refuse_add, count_up
+-- include: read_meta, store_job, deduplicate, refuse_add, link_child, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
@@ -56,14 +57,39 @@ local function refuse_places(meta, jobs)
     return full
 end
 
+local function is_known(job, k)
+    local gone = tombstone_of(job.id)
+    return redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1 or gone and gone.token == token .. '.' .. int(k)
+end
+
+local function refuse_parents(jobs)
+    local more, refused = {}, nil
+    for k, job in ipairs(jobs) do
+        local parent = job.header.pa
+        refused = refused or parent and refuse_stranger(parent, job.id)
+        if parent and not refused and not is_known(job, k) then
+            local name = parent[1] .. ':' .. parent[2]
+            more[name] = (more[name] or 0) + 1
+            refused = refuse_parent(parent, 1, more[name])
+        end
+    end
+    return refused
+end
+
 -- `is_repeat`: a job that the first call met may be gone; this call must not store another then.
 local function add_one(meta, own_token, job, is_repeat)
     local before = told_before(own_token, job.header) or answer_again(own_token, job.id)
     if before or is_repeat then
         return before or { 'duplicated', 'waiting', int(now), job.id }
     end
-    return deduplicate(meta, own_token, job.id, job.header_json, job.data, job.header)
-        or store_job(meta, own_token, job.id, job.header_json, job.data, job.header)
+    local reply = deduplicate(meta, own_token, job.id, job.header_json, job.data, job.header)
+    if not reply then
+        reply = store_job(meta, own_token, job.id, job.header_json, job.data, job.header)
+        if job.header.pa then
+            link_child(job.header.pa, job.id)
+        end
+    end
+    return reply
 end
 
 local meta, refusal = read_meta()
@@ -78,7 +104,7 @@ end
 local is_repeat = answered(token)
 if not is_repeat then
     local full = refuse_closing(meta) or refuse_outbox(outbox_max)
-        or refuse_places(meta, jobs)
+        or refuse_places(meta, jobs) or refuse_parents(jobs)
     if full then
         return full
     end
@@ -88,5 +114,5 @@ local replies = {}
 for i, job in ipairs(jobs) do
     replies[i] = add_one(meta, token .. '.' .. int(i), job, is_repeat)
 end
-flush_counts(meta)
+flush_counts()
 return replies

@@ -16,10 +16,11 @@
 --   LAYOUT_MISMATCH  another major version wrote this queue
 --   GROUP_FULL       the group has as many waiting jobs as its max_waiting allows
 --   QUEUE_FULL       the outbox is above its limit (nobody delivers), max_waiting jobs are there, or it is obliterated
+--   FLOW_REFUSED     its parent is missing, has finished or can take no more; or the job is there without that parent
 -- Events
---   added, or duplicated (of the queue) when another call made this id
+--   added, or duplicated (of the queue) when another call made this id; waiting-children (of its parent)
 --   deduplicated, removed (of the queue, where a job holds this one's deduplication key)
--- include: read_meta, store_job, deduplicate, refuse_add
+-- include: read_meta, store_job, deduplicate, refuse_add, link_child, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data, outbox_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -29,17 +30,24 @@ if refusal then
 end
 
 local header = cjson.decode(header_json)
-local before = told_before(token, header) or answer_again(token, id)
+local parent = header.pa
+local before = parent and refuse_stranger(parent, id) or header.dd and told_before(token, header)
+    or answer_again(token, id)
 if before then
     return before
 end
-local full = refuse_closing(meta) or refuse_outbox(outbox_max)
+local full = refuse_closing(meta) or refuse_outbox(outbox_max) or parent and refuse_parent(parent, 1, 1)
 if full then
     return full
 end
-local reply = deduplicate(meta, token, id, header_json, data, header)
+local reply = header.dd and deduplicate(meta, token, id, header_json, data, header)
     or refuse_waiting(meta, 1)
     or refuse_group(header.g, 1)
-    or store_job(meta, token, id, header_json, data, header)
-flush_counts(meta)
+if not reply then
+    reply = store_job(meta, token, id, header_json, data, header)
+    if parent then
+        link_child(parent, id)
+    end
+end
+flush_counts()
 return reply

@@ -16,7 +16,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   cleaned, removed (of the queue)
+--   cleaned, removed (of the queue); of their parents: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, answer, read_jobs, remove_record, count_up
 local _, _ = KEYS[1], KEYS[2]
@@ -62,7 +62,7 @@ end
 if removed > 0 then
     emit_queue_event('cleaned', ',"state":"' .. state .. '","count":' .. int(removed))
 end
-flush_counts(meta)
+flush_counts()
 local reply = { int(removed), int(kept), until_at }
 answer(token, cjson.encode(reply))
 return reply

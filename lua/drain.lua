@@ -13,7 +13,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   removed (of the queue)
+--   removed (of the queue); of their parents: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, answer, read_jobs, remove_record, count_up
 local _, _ = KEYS[1], KEYS[2]
@@ -31,5 +31,5 @@ local ids = ids_in(state, 0, limit)
 for _, id in ipairs(ids) do
     remove_record(load_job(id))
 end
-flush_counts(meta)
+flush_counts()
 return answer(token, int(#ids))

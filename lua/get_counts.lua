@@ -7,7 +7,8 @@
 -- ARGV
 --   none
 -- Returns
---   {state, count, …}: waiting (of which prioritized, grouped), delayed, active, completed, failed, canceled
+--   {state, count, …}: waiting (of which prioritized, grouped), delayed, active, waiting-children, completed,
+--   failed, canceled
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
@@ -30,6 +31,7 @@ return {
     'grouped', redis.call('ZCARD', prefix .. 'grouped'),
     'delayed', redis.call('ZCARD', prefix .. 'delayed'),
     'active', redis.call('ZCARD', prefix .. 'active'),
+    'waiting-children', redis.call('ZCARD', prefix .. 'waiting_children'),
     'completed', live('completed'),
     'failed', live('failed'),
     'canceled', live('canceled'),

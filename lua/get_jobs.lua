@@ -9,8 +9,9 @@
 --   count   number  at most 100
 --   states  text    one or more
 -- Returns
---   {jobs, last event id, looked}; waiting and delayed: next first; finished: newest first. A record that has ended is
---   left out; looked is how many ids the fullest of the states had, so the next page begins at start + looked
+--   {jobs, last event id, looked}; waiting and delayed: next first; waiting-children: longest first; finished: newest
+--   first. A record that has ended is left out; looked is how many ids the fullest of the states had, so the next page
+--   begins at start + looked
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

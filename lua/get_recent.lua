@@ -1,5 +1,6 @@
 #!lua flags=no-writes
--- Reads a page over all states: the unfinished first (active, waiting, delayed), then the finished, newest first.
+-- Reads a page over all states: the unfinished first (active, waiting, delayed, waiting-children), then the finished,
+-- newest first.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -40,7 +41,7 @@ if refusal then
     return refusal
 end
 local ids, skipped = {}, start
-for _, state in ipairs({ 'active', 'waiting', 'delayed' }) do
+for _, state in ipairs({ 'active', 'waiting', 'delayed', 'waiting-children' }) do
     for _, id in ipairs(ids_in(state, skipped, count - #ids)) do
         ids[#ids + 1] = id
     end

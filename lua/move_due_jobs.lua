@@ -12,7 +12,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   added, waiting, failed; removed (of the queue) where only some are kept
+--   added, waiting, failed; of their parents: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, promote_due, groups, count_up
 local _, _ = KEYS[1], KEYS[2]
@@ -26,5 +26,5 @@ if meta.grouped then
     forget_idle_groups()
 end
 local moved = promote_due(meta, limit)
-flush_counts(meta)
+flush_counts()
 return moved

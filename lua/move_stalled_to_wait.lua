@@ -13,7 +13,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   stalled, waiting, failed, canceled; removed (of the queue) where only some are kept
+--   stalled, waiting, waiting-children, failed, canceled; of its parent: waiting, delayed, failed;
+--   removed (of the queue) where only some are kept
 --   added, duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, recover_stalled, count_up
 local _, _ = KEYS[1], KEYS[2]
@@ -27,5 +28,5 @@ if not meta.layout then
     return 0
 end
 local recovered = recover_stalled(meta, lease_ms, interval_ms, limit)
-flush_counts(meta)
+flush_counts()
 return recovered

@@ -19,7 +19,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   active; and of jobs that were due: added, waiting, stalled, failed, canceled; removed (of the queue)
+--   active; and of jobs that were due: added, waiting, waiting-children, stalled, failed, canceled; of their parents:
+--   waiting, delayed, failed; removed (of the queue)
 --   duplicated (of a job that was kept back by its deduplication key)
 -- include: read_meta, take_next, lane, count_up
 local _, _ = KEYS[1], KEYS[2]
@@ -36,6 +37,6 @@ if before then
 end
 
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
-flush_counts(meta)
+flush_counts()
 remember_lane(lane, token, {}, claims, sleep_ms, is_deaf)
 return { claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -16,7 +16,7 @@
 --   id           text
 --   lease        text    the token of its claim
 --   outcome      text    completed | failed | canceled, or one that uses no attempt: returned (by a worker that stops),
---                        waiting, delayed, rate_limited (by the processor)
+--                        waiting, delayed, rate_limited, waiting-children (by the processor)
 --   content      JSON    the result; the error {kind, message, details}, then perhaps a newline and the stack; or what
 --                        stopped (canceled)
 --   pause_ms     number  before the next attempt (failed; -1 = none follows) or step (delayed); for how long nothing
@@ -28,7 +28,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   completed, failed, canceled, delayed, waiting; drained (of the queue); and those of move_to_active
+--   completed, failed, canceled, delayed, waiting, waiting-children; drained (of the queue);
+--   and those of move_to_active
 -- include: read_meta, lane, take_next, finish_attempt, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
@@ -56,6 +57,6 @@ if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', pref
     emit_queue_event('drained', '')
 end
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
-flush_counts(meta)
+flush_counts()
 remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
 return { outcomes, claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -16,13 +16,14 @@
 --   LAYOUT_MISMATCH
 --   WRONG_STATE  jobs are running; nothing was changed
 -- Events
---   paused, removed (of the queue)
+--   paused, removed (of the queue); of parents in other queues: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, read_jobs, leave_active, remove_record, count_up
+-- include: read_meta, read_jobs, leave_active, remove_record, children, count_up
 local _, _ = KEYS[1], KEYS[2]
 local epoch, force, limit, closing_ms = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local STATES = { 'active', 'waiting', 'delayed', 'waiting-children', 'completed', 'failed', 'canceled' }
+-- Parents before their children, which else would send them back into the queue.
+local STATES = { 'waiting-children', 'active', 'waiting', 'delayed', 'completed', 'failed', 'canceled' }
 
 local function remove(id, state)
     local job = load_job(id)
@@ -32,6 +33,7 @@ local function remove(id, state)
         leave_active(job)
         end_record(job)
         emit_removed(job)
+        tell_parent(job, drop_child)
         redis.call('PUBLISH', prefix .. 'control', 'cancel ' .. id)
     else
         remove_record(job)
@@ -65,5 +67,5 @@ for _, state in ipairs(STATES) do
         removed = removed + 1
     end
 end
-flush_counts(meta)
+flush_counts()
 return removed

@@ -34,6 +34,7 @@ if paused then
     redis.call('DEL', prefix .. 'marker')
     emit_queue_event('paused', '')
 else
+    meta.paused = nil
     redis.call('HDEL', prefix .. 'meta', 'paused')
     wake_worker()
     emit_queue_event('resumed', '')

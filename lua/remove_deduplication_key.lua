@@ -32,5 +32,5 @@ if not value or (owner ~= '' and string.match(value, '^%S+') ~= owner) then
 end
 redis.call('DEL', prefix .. 'dedup:' .. name)
 store_next(name)
-flush_counts(meta)
+flush_counts()
 return answer(token, '1')

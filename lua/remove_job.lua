@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Removes a job that is not running, with its history.
+-- Removes a job that is not running, with its history. All jobs below it go with it, or, when one of them runs, none.
 --
 -- KEYS
 --   meta   hash    the queue's record
@@ -7,17 +7,19 @@
 -- ARGV
 --   token  text    request token
 --   id     text
+--   whole  flag    "1" = with its children, and theirs
 -- Returns
 --   "removed", or "" when there was no such job
 -- Errors
 --   LAYOUT_MISMATCH
---   WRONG_STATE  the job is running
+--   WRONG_STATE   the job, or one below it, is running
+--   FLOW_REFUSED  too many jobs are below it
 -- Events
---   removed (of the queue)
+--   removed (of the queue); of its parent: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, answer, find_job, remove_record, count_up
+-- include: read_meta, answer, find_job, remove_record, descendants, count_up
 local _, _ = KEYS[1], KEYS[2]
-local token, id = ARGV[1], ARGV[2]
+local token, id, whole = ARGV[1], ARGV[2], ARGV[3] == '1'
 
 local meta, refusal = read_meta()
 if refusal then
@@ -34,6 +36,20 @@ end
 if job.state == 'active' then
     return wrong_state(job, 'cancel it first')
 end
+local family = {}
+if whole then
+    family = descendants(job, MAX_TREE)
+end
+if not family then
+    return too_many(job)
+end
+local active = active_one(family)
+if active then
+    return wrong_state(active, 'cancel it before ' .. id .. ', which waits for it, can be removed')
+end
+for _, member in ipairs(family) do
+    in_queue(member.queue, take_out, member.job)
+end
 remove_record(job)
-flush_counts(meta)
+flush_counts()
 return answer(token, 'removed')

@@ -12,8 +12,8 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   unscheduled (of the queue); removed (of the queue)
--- include: read_meta, answer, schedule_record, replace_iteration, emit
+--   unscheduled (of the queue); those of remove_job
+-- include: read_meta, answer, schedule_record, replace_iteration, emit, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -35,4 +35,5 @@ redis.call('ZREM', prefix .. 'schedules', id)
 redis.call('ZREM', prefix .. 'schedules:hungry', id)
 note_first_slot(meta)
 emit_queue_event('unscheduled', ',"schedule":"' .. id .. '"')
+flush_counts()
 return answer(token, 'removed')

@@ -14,7 +14,7 @@
 --   LAYOUT_MISMATCH, JOB_NOT_FOUND
 --   WRONG_STATE  the job has not finished
 -- Events
---   retried
+--   retried; waiting-children (of its parent)
 -- include: read_meta, job_answer, retry_job
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]

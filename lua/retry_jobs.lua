@@ -14,7 +14,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   retried; removed (of the queue, for records that had ended)
+--   retried; waiting-children (of its parent); removed (of the queue, for records that had ended)
 -- include: read_meta, answer, retry_job
 local _, _ = KEYS[1], KEYS[2]
 local token, state, limit, until_at = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]

@@ -25,7 +25,7 @@
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
---   scheduled (of the queue, when anything changed); added; removed (of the queue)
+--   scheduled (of the queue, when anything changed); added; those of remove_job
 -- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -127,6 +127,6 @@ end
 if changed then
     emit_queue_event('scheduled', ',"schedule":"' .. id .. '"')
 end
-flush_counts(meta)
+flush_counts()
 answer(token, '1')
 return schedule_reply(id)

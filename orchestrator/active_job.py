@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchestrator.children import Family
 from orchestrator.errors import LeaseLost, StoreUnavailable
 from orchestrator.job import MAX_NAME_CHARS, CancelRequest, Job, check_text, encode_json
 from orchestrator.scripts import Claim, Report, Scripts
@@ -23,7 +24,7 @@ a day. So the history stays small however long a job runs.
 """
 
 
-class ActiveJob:
+class ActiveJob(Family):
     """What a processor gets.
 
     cancel_requested: set soon after somebody canceled the job; stop, and raise `JobCanceled`.

@@ -22,6 +22,7 @@ from orchestrator.errors import (
     RetryLater,
     StepError,
     UnrecoverableError,
+    WaitingChildrenError,
     WaitingError,
 )
 from orchestrator.job import JobError, clip, encode_json
@@ -84,6 +85,8 @@ class Endings:
                 return _end(job, "rate_limited", b"{}", whole_ms(getattr(problem, "duration_ms", 0)))
             case WaitingError():
                 return _end(job, "waiting", b"{}")
+            case WaitingChildrenError():
+                return _end(job, "waiting-children", b"{}")
         return _failed(job, JobError("poison", f"{type(problem).__name__} is no step that a worker knows"), NO_MORE)
 
     def gave_up(self, job: ActiveJob, error: JobError) -> Finish:

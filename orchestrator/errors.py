@@ -8,11 +8,11 @@ KargahError
 ├── LeaseLost                the caller no longer holds the job
 ├── QueueFull                the queue takes no more; try again later
 │   └── GroupFull            the group takes no more
+├── FlowRefused              a job cannot become the parent, or the child, that the call wants it to be
 ├── BulkIncomplete           of many jobs some were stored; says which
 ├── JobEnded                 a job that was waited for has no result
 │   ├── JobFailed            it failed; has the reason and the error's kind and details
 │   └── JobWasCanceled       it was canceled; has who asked and why
-├── QueuePaused              manual claim on a paused queue
 ├── LayoutMismatch           the data in Redis were written by another major version
 ├── StartFailed              the service cannot start here; the message says what to do
 ├── StoreUnavailable         Redis is away, full or read-only; nothing was changed
@@ -29,7 +29,8 @@ KargahError
     └── StepError            no end: the job goes on later, and no attempt is counted
         ├── DelayedError     … after a delay
         ├── WaitingError     … from its old place among the waiting
-        └── RateLimitError   … from its old place, once the whole queue may start jobs again
+        ├── RateLimitError   … from its old place, once the whole queue may start jobs again
+        └── WaitingChildrenError  … when all its children have ended
 """
 
 import math
@@ -72,6 +73,10 @@ class QueueFull(KargahError):
     """The queue takes no more jobs for now; nothing was stored."""
 
 
+class FlowRefused(KargahError):
+    """The parent is missing or has finished, an id is taken, or the tree is too large; nothing was changed."""
+
+
 class BulkIncomplete(KargahError):
     """A bulk that was not atomic stopped on the way; `__cause__` says why.
 
@@ -102,7 +107,7 @@ class JobEnded(KargahError):
 class JobFailed(JobEnded):
     """A job that was waited for failed.
 
-    reason: error, timeout, expired or stalled. kind, problem, details: of its last error.
+    reason: error, timeout, expired, stalled or child. kind, problem, details: of its last error.
     """
 
     def __init__(self, job_id: str, reason: str, kind: str, problem: str, details: dict[str, Any]) -> None:
@@ -120,10 +125,6 @@ class JobWasCanceled(JobEnded):
         super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""), job_id)
         self.by = by
         self.reason = reason
-
-
-class QueuePaused(KargahError):
-    """The queue is paused."""
 
 
 class LayoutMismatch(KargahError):
@@ -249,6 +250,13 @@ class RateLimitError(StepError):
     def __init__(self, duration_ms: float = 0) -> None:
         super().__init__(f"nothing starts for {duration_ms} ms")
         self.duration_ms = _pause("duration_ms", duration_ms)
+
+
+class WaitingChildrenError(StepError):
+    """Go on when all children have ended: from the job's old place, at once where none is pending.
+
+    Source: BullMQ's WaitingChildrenError.
+    """
 
 
 def _pause(field: str, value: float) -> float:

@@ -1,8 +1,10 @@
-"""Structs that remember which of their fields were named when they were made."""
+"""What was given: structs that remember which of their fields were named, and values of the wrong kind."""
 
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from orchestrator.errors import InvalidOption
 
 if TYPE_CHECKING:
     RemembersGiven = msgspec.StructMeta
@@ -25,3 +27,9 @@ def given(struct: msgspec.Struct) -> frozenset[str]:
     return frozenset(
         field.name for field in msgspec.structs.fields(struct) if getattr(struct, field.name) != field.default
     )
+
+
+def check_kind(field: str, value: object, kind: type, *, or_none: bool = True) -> None:
+    """Raise `InvalidOption` unless `value` is a `kind`, or None; a mapping, say, is none."""
+    if not isinstance(value, kind) and not (or_none and value is None):
+        raise InvalidOption(field, f"must be {kind.__name__}(…), not {type(value).__name__}")

@@ -51,7 +51,12 @@ class GroupPlace(StrEnum):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as it was when it was read. Limits of None are as the queue's defaults say; 0 = none."""
+    """A group as it was when it was read. Limits of None are as the queue's defaults say; 0 = none.
+
+    place: where it stands. waiting, active: how many of its jobs. weight: its share; tag: its place in the ring.
+    concurrency, rate_max starts in rate_ms, max_waiting: its limits. limited_until: on hold until then (ms).
+    ageing: so many ms of waiting are worth one step of priority; 0 = none. paused: nothing of it starts.
+    """
 
     id: str
     place: GroupPlace = GroupPlace.IDLE
@@ -72,8 +77,8 @@ class WhyWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job has not started, as of one instant.
 
     ahead: jobs that start before it: exact within its group, otherwise an estimate (`is_estimate`).
-    held_by: what keeps it from starting besides those: `delayed`, `paused`, `limited`, `concurrency`, `group_paused`,
-        `group_limited`, `group_busy`, `no_worker`; empty when it only waits for its turn.
+    held_by: what keeps it from starting besides those: `delayed`, `children`, `paused`, `limited`, `concurrency`,
+        `group_paused`, `group_limited`, `group_busy`, `no_worker`; empty when it only waits for its turn.
     due_at: when the named limit or delay ends, where that is known; ms since the epoch.
     eta_ms: until it starts, by the running times of the newest completed jobs; None without any.
     """
@@ -94,8 +99,8 @@ def read_group(reply: list[Any]) -> Group:
     return msgspec.convert(record | {"id": gid.decode(), "waiting": waiting}, Group, strict=False)
 
 
-def read_why(reply: list[Any], workers: int | None) -> WhyWaiting | None:
-    """What `get_position` answers, in words."""
+def read_why(reply: list[Any], workers: int) -> WhyWaiting | None:
+    """What `get_position` answers, in words; `workers` = how many are there."""
     if not reply:
         return None
     found = {name.decode(): value.decode() for name, value in zip(reply[::2], reply[1::2], strict=True)}
@@ -103,6 +108,7 @@ def read_why(reply: list[Any], workers: int | None) -> WhyWaiting | None:
     ends = [int(found[name]) for name in ("due_at", "limited_until", "group_limited_until") if name in found]
     reasons = {
         "delayed": state == JobState.DELAYED,
+        "children": state == JobState.WAITING_CHILDREN,
         "paused": "paused" in found,
         "limited": "limited_until" in found,
         "concurrency": "maxed" in found,

@@ -11,6 +11,7 @@ from orchestrator.deduplication import Deduplication
 from orchestrator.errors import InvalidOption
 from orchestrator.given import RemembersGiven, given
 from orchestrator.keys import check_group_id, check_job_id
+from orchestrator.parent import Parent, check_parent
 from orchestrator.telemetry import trace_context
 
 T = TypeVar("T")
@@ -22,24 +23,10 @@ MAX_DATA_BYTES = 512 * 1024
 MAX_NAME_CHARS = 128
 MAX_AFFINITY_CHARS = 256
 
-EVENT_TYPES = frozenset(
-    {
-        "added",
-        "active",
-        "progress",
-        "milestone",
-        "checkpoint",
-        "delayed",
-        "waiting",
-        "stalled",
-        "canceling",
-        "completed",
-        "failed",
-        "canceled",
-        "retried",
-        "priority",
-    }
-)
+EVENT_TYPES = frozenset((
+    "added", "active", "progress", "milestone", "checkpoint", "delayed", "waiting",
+    "waiting-children", "stalled", "canceling", "completed", "failed", "canceled", "retried", "priority",
+))  # fmt: skip
 """Types of a job's events; `lua/README.md` says what each means and has."""
 
 
@@ -93,6 +80,8 @@ class KeepJobs(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=True, dict=True):
     """What a producer may say about a job. Everything is checked by `add`, before anything is sent.
 
+    id: 1 to 128 letters, digits, '_', '.', ':', '@' and '-'; None = one is made. Adding the same id again is safe: it
+        answers with the job that is there.
     priority: 0 = none, first; then 1 (soonest) … 2,097,151 (last).
     delay_ms: not before so many milliseconds from now.
     lifo: before the waiting ones of its priority, not after them.
@@ -111,6 +100,9 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     affinity_key: what a worker has to load for it; a worker that has it warm is preferred for a while.
     telemetry: the spans of its attempts continue the trace of whoever adds it, see `orchestrator.telemetry`.
     deduplication: which jobs count as the same one; see `Deduplication`.
+    parent: an unfinished job that waits for this one, in this queue or one of the same tag; see `orchestrator.flows`.
+    on_failure: what this job's failure or cancellation means to its parent: "fail_parent" fails it at once, "ignore"
+        is noted and no more, "remove" is as if there had been no child, "continue_parent" lets it go on at once.
     """
 
     id: str | None = None
@@ -133,6 +125,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
     affinity_key: str | None = None
     telemetry: bool = True
     deduplication: Deduplication | None = None
+    parent: Parent | None = None
+    on_failure: str = "fail_parent"
 
     def over(self, defaults: "JobOptions") -> "JobOptions":
         """These options; what they do not name is as in `defaults`, but for the id, which is nobody's default."""
@@ -160,6 +154,7 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
         check_bool("telemetry", self.telemetry)
         if not isinstance(self.notify, tuple) or not EVENT_TYPES.issuperset(self.notify):
             raise InvalidOption("notify", f"must be a tuple of event types: {', '.join(sorted(EVENT_TYPES))}")
+        check_parent(self.parent, self.on_failure)
         backoff = Backoff("fixed", self.backoff) if isinstance(self.backoff, int) else self.backoff
         if backoff is not None:
             if not isinstance(backoff, Backoff):
@@ -169,6 +164,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
             if not isinstance(self.deduplication, Deduplication):
                 raise InvalidOption("deduplication", "must be a Deduplication")
             self.deduplication.check()
+            if self.parent is not None:
+                raise InvalidOption("deduplication", "does not go with a parent, which waits for a job of its own")
         kept = KeepJobs.of(self.remove_on_complete, "remove_on_complete")
         kept_failed = KeepJobs.of(self.remove_on_fail, "remove_on_fail")
         return Header(
@@ -188,6 +185,8 @@ class JobOptions(msgspec.Struct, metaclass=RemembersGiven, frozen=True, kw_only=
             keep_logs=self.keep_logs,
             notify=self.notify,
             has_files=self.has_files,
+            parent=self.parent,
+            on_failure=self.on_failure,
             group=self.group,
             cost=self.cost,
             batch_key=self.batch_key,
@@ -235,6 +234,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str | None = msgspec.field(name="sc", default=None)
     trace_context: str = msgspec.field(name="tm", default="")
     deduplication: Deduplication | None = msgspec.field(name="dd", default=None)
+    parent: Parent | None = msgspec.field(name="pa", default=None)
+    on_failure: str = msgspec.field(name="of", default="fail_parent")
+    children: int = msgspec.field(name="ch", default=0)
 
 
 class JobError(msgspec.Struct, frozen=True):
@@ -258,10 +260,15 @@ class CancelRequest(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it was when it was read. Instants are ms since the epoch, by the server's clock.
 
-    duplicated, deduplicated: this is not the job of the add that answered it, but one of the same id, or of the same
-    deduplication id.
-    checkpoint: how far it has come, as its processor said. stack: where the last attempt failed, `file:line function` a
-    line; told in no event.
+    header: its options, as they were added; `priority` is the present one. data: as JSON, see `data_as`.
+    run: 1, and one more for each retry by hand. attempts_started, attempts_made (that count), stalled: of this run.
+    created_at, due_at (of a delayed one), started_at (its newest attempt), finished_at, expires_at (its record's end).
+    worker, lease: who has it, or had it last. progress, preview: the newest that was told.
+    checkpoint: how far it has come, as its processor said. result: as JSON, see `result_as`.
+    error: why the last attempt failed. stack: where, `file:line function` a line; told in no event.
+    reason: why a failed one ended: error, timeout, expired, stalled or child. cancel: who asked for that.
+    pending_children: how many jobs it waits for. duplicated, deduplicated: this is not the job of the add that answered
+    it, but one of the same id, or of the same deduplication id. queue, id, state: as they say.
     """
 
     queue: str
@@ -289,6 +296,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     stack: str | None = None
     reason: str | None = None
     cancel: CancelRequest | None = None
+    pending_children: int | None = None
     duplicated: bool = False
     deduplicated: bool = False
 
@@ -296,6 +304,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """What kind of job it is."""
         return self.header.name
+
+    @property
+    def parent(self) -> Parent | None:
+        """The job that it was added as a child of."""
+        return self.header.parent
 
     @property
     def attempt_key(self) -> str:

@@ -9,7 +9,8 @@ from orchestrator.errors import InvalidOption
 PREFIX = "kargah"
 QUEUES_KEY = "kargah:queues"
 
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+_QUEUE_NAME = re.compile(rf"(?:\{{({_WORD})\}})?{_WORD}")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -33,13 +34,19 @@ def new_token() -> str:
 def check_queue_name(name: str) -> str:
     """Return `name`, or raise `InvalidOption`."""
     if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
-        raise InvalidOption("queue", "must be 1-64 letters, digits, '_', '.' or '-', beginning with a letter or digit")
+        raise InvalidOption(
+            "queue",
+            "must be 1-64 letters, digits, '_', '.' or '-', beginning with a letter or digit; before it there may be "
+            "such a word in braces, the tag",
+        )
     return name
 
 
 def check_job_id(job_id: str) -> str:
     """Return `job_id`, or raise `InvalidOption`."""
-    if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+    if not isinstance(job_id, str):
+        raise InvalidOption("id", f"must be text, like job.id, not {type(job_id).__name__}")
+    if not _JOB_ID.fullmatch(job_id):
         raise InvalidOption(
             "id", "must be 1-128 letters, digits, '_', '.', ':', '@' or '-', beginning with a letter or digit"
         )
@@ -56,11 +63,17 @@ def check_group_id(group: str, field: str = "group") -> str:
 
 
 class Keys:
-    """The keys of one queue. The hash tag keeps them all in one slot of a cluster."""
+    """The keys of one queue. The tag, in braces, keeps them all in one slot of a cluster.
+
+    A queue `paint` has the tag `paint`; queues named `{studio}paint` and `{studio}print` share the tag `studio`, and
+    so a slot: only then can one call change both, as flows do.
+    """
 
     def __init__(self, queue: str) -> None:
         self.queue = check_queue_name(queue)
-        self.prefix = f"{PREFIX}:{{{queue}}}:"
+        has_tag = queue.startswith("{")
+        self.tag = queue[1:].partition("}")[0] if has_tag else queue
+        self.prefix = f"{PREFIX}:{queue}:" if has_tag else f"{PREFIX}:{{{queue}}}:"
         self.meta = self.prefix + "meta"
         self.none = self.prefix + "none"
         self.marker = self.prefix + "marker"

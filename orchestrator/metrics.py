@@ -42,6 +42,7 @@ class Metrics(NamedTuple):
 class QueueStats(NamedTuple):
     """What a monitor asks, beside the counts of the states.
 
+    paused: nothing starts. workers: how many are there.
     due: delayed jobs whose time has come.
     oldest_waiting_ms: for how long the longest waiting job has waited; None while none waits.
     totals: the counters since the queue's first job, by kind.

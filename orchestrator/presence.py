@@ -36,7 +36,12 @@ class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class WorkerInfo(WorkerRecord, frozen=True, kw_only=True):
-    """A worker that is there. Instants are ms since the epoch, by the server's clock."""
+    """A worker that is there. Instants are ms since the epoch, by the server's clock.
+
+    id: its own, new with each start; name: as it was given. active: how many of its `concurrency` slots have a job,
+    job_ids: which, the first 100. host, pid, version: where it runs, of what version. info: what it tells of itself.
+    started_at, last_seen_at: its start, and its newest heartbeat; they come every 5 s.
+    """
 
     started_at: int
     last_seen_at: int

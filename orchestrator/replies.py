@@ -91,6 +91,7 @@ def read_job(queue: str, reply: Sequence[bytes]) -> Job:
         stack=_text(record.get("stack")),
         reason=_text(record.get("reason")),
         cancel=read_cancel(cancel),
+        pending_children=_number(record.get("children")),
     )
 
 

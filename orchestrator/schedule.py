@@ -8,6 +8,7 @@ import msgspec
 
 from orchestrator.backoff import MAX_DELAY_MS
 from orchestrator.errors import InvalidOption
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, JobOptions, check_bool, check_int, encode_json
 from orchestrator.slots import Cron
 
@@ -16,7 +17,7 @@ SLOTS_AHEAD = 32
 MAX_INSTANT = 7_258_118_400_000  # the year 2200
 
 _SCHEDULER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,99}")
-_OF_ONE_JOB = ("id", "delay_ms", "deduplication")
+_OF_ONE_JOB = ("id", "delay_ms", "deduplication", "parent")
 """Options that say something about a single job, so that no template can have them."""
 
 
@@ -76,7 +77,7 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class JobTemplate(msgspec.Struct, frozen=True):
-    """What the jobs of a schedule are made from; the options may not have an `id` or a delay."""
+    """What the jobs of a schedule are made from; the options may have no `id`, delay, deduplication or parent."""
 
     name: str
     data: Any = None
@@ -84,11 +85,13 @@ class JobTemplate(msgspec.Struct, frozen=True):
 
     def encode(self, scheduler_id: str, default_options: JobOptions) -> tuple[bytes, bytes]:
         """The checked header and data, as they are stored."""
+        check_kind("template.opts", self.opts, JobOptions)
         options = self.opts or default_options
         for field in _OF_ONE_JOB:
             if getattr(options, field, None):
                 raise InvalidOption(field, "cannot be given in the template of a schedule")
-        header = msgspec.structs.replace(options.header(self.name), schedule=scheduler_id)
+        header = options.header(self.name)  # its trace is not that of the jobs
+        header = msgspec.structs.replace(header, schedule=scheduler_id, trace_context="")
         return msgspec.json.encode(header), encode_json("data", self.data, MAX_DATA_BYTES)
 
 

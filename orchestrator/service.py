@@ -13,6 +13,7 @@ from orchestrator.duties import (
     FileSweeper,
     OrphanSweeper,
     ScheduleFiller,
+    ServerInspector,
     StalledChecker,
 )
 from orchestrator.errors import KargahError
@@ -28,8 +29,13 @@ PAUSE_AFTER_ERROR_S = 5.0
 
 def duties_of(queue: Queue, storage: Storage | None, lease_ms: int, interval_ms: int) -> list[Duty]:
     """All duties of a queue; those with files only where there is a storage."""
-    duties: list[Duty] = [DueJobsPromoter(queue), StalledChecker(queue, lease_ms, interval_ms), ExpiredRemover(queue)]
-    duties.append(ScheduleFiller(queue))
+    duties: list[Duty] = [
+        DueJobsPromoter(queue),
+        StalledChecker(queue, lease_ms, interval_ms),
+        ExpiredRemover(queue),
+        ScheduleFiller(queue),
+        ServerInspector(queue),
+    ]
     if storage is not None:
         duties += [FileSweeper(queue, storage), OrphanSweeper(queue, storage)]
     return duties

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).with_name("sync")
-CLASSES = {"queue.py": ("orchestrator.queue", "Queue")}
+CLASSES = {
+    "queue.py": ("orchestrator.queue", "Queue"),
+    "flows.py": ("orchestrator.flows", "FlowProducer"),
+}
 """File → the asynchronous class that it is written from."""
 
 INHERITED = frozenset({"close"})  # `Facade` has it

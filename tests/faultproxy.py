@@ -14,7 +14,8 @@ class FaultProxy:
     """Listens on a unix socket and passes everything on to `target` (a unix socket), unless told otherwise.
 
     lose_reply: the reply to the next request that contains `marker` is lost after the server has run it, and the
-    connection is closed or left open. `lost` counts them. delay_s: each reply waits for so long.
+    connection is closed or left open. `lost` counts them. delay_s: each reply waits for so long. `target` may be
+    changed: connections that are there keep their own.
     """
 
     def __init__(self, path: Path, target: Path) -> None:
@@ -22,10 +23,10 @@ class FaultProxy:
         self.delay_s = 0.0
         self.lost = 0
         self._path = path
-        self._target = target
+        self.target = target
         self._armed: Loss | None = None
         self._marker = b""
-        self._flowing = asyncio.Event()
+        self._flowing = asyncio.Event()  # of the connections that are made now
         self._flowing.set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,6 +56,12 @@ class FaultProxy:
         for writer in tuple(self._writers):
             writer.transport.abort()
 
+    def freeze(self) -> None:
+        """Let nothing pass on the connections that are there, and tell nobody; new ones work."""
+        self._flowing.clear()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
     @contextlib.asynccontextmanager
     async def blackhole(self) -> AsyncIterator[None]:
         """Inside, nothing passes in either direction, and nobody is told."""
@@ -79,12 +86,13 @@ class FaultProxy:
             writer.transport.abort()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._flowing.wait()
-        server_reader, server_writer = await asyncio.open_unix_connection(self._target)
+        flowing = self._flowing
+        await flowing.wait()
+        server_reader, server_writer = await asyncio.open_unix_connection(self.target)
         losing: list[Loss] = []
         ways = [
-            asyncio.create_task(self._requests(reader, server_writer, losing)),
-            asyncio.create_task(self._replies(server_reader, writer, losing)),
+            asyncio.create_task(self._requests(reader, server_writer, losing, flowing)),
+            asyncio.create_task(self._replies(server_reader, writer, losing, flowing)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -94,18 +102,22 @@ class FaultProxy:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: list[Loss]) -> None:
+    async def _requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: list[Loss], flowing: asyncio.Event
+    ) -> None:
         while content := await reader.read(65536):
-            await self._flowing.wait()
+            await flowing.wait()
             if self._armed is not None and self._marker in content:
                 losing.append(self._armed)
                 self._armed = None
             writer.write(content)
             await writer.drain()
 
-    async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: list[Loss]) -> None:
+    async def _replies(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: list[Loss], flowing: asyncio.Event
+    ) -> None:
         while content := await reader.read(65536):
-            await self._flowing.wait()
+            await flowing.wait()
             if losing:
                 self.lost += 1
                 if losing.pop() == "close":

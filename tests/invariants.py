@@ -1,4 +1,4 @@
-"""What holds of every queue at every instant (I1, I2, I4, I6, I7, I12 of shared/reliability.md)."""
+"""What holds of every queue at every instant (I1, I2, I4, I6, I7, I11, I12 of shared/reliability.md)."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ SETS = {
     "grouped": "waiting",
     "delayed": "delayed",
     "active": "active",
+    "waiting_children": "waiting-children",
     "completed": "completed",
     "failed": "failed",
     "canceled": "canceled",
@@ -24,20 +25,24 @@ FINISHED = ("completed", "failed", "canceled")
 TOLD = ("progress", "milestone", "checkpoint")
 NEXT = {
     None: {"added"},
-    "waiting": {"active", "canceled", "failed", "priority"},
-    "delayed": {"waiting", "delayed", "canceled", "failed", "priority"},
+    "waiting": {"active", "waiting-children", "canceled", "failed", "priority"},
+    "delayed": {"waiting", "delayed", "waiting-children", "canceled", "failed", "priority"},
+    "waiting-children": {"waiting", "delayed", "canceled", "failed", "priority"},
     "active": {
-        "progress",
-        "milestone",
-        "checkpoint",
-        "delayed",
-        "waiting",
-        "stalled",
-        "canceling",
-        "priority",
+        *(
+            "progress",
+            "milestone",
+            "checkpoint",
+            "delayed",
+            "waiting",
+            "waiting-children",
+            "stalled",
+            "canceling",
+            "priority",
+        ),
         *FINISHED,
     },
-    "stalled": {"waiting", "failed", "canceled"},
+    "stalled": {"waiting", "waiting-children", "failed", "canceled"},
     "completed": {"retried"},
     "failed": {"retried"},
     "canceled": {"retried"},
@@ -64,9 +69,10 @@ async def check_queue(queue: Queue) -> Dump:
         assert ("l" in record) or states[0] != "active"
     for key in found:
         kind, _, job_id = key.partition(":")
-        if kind in ("job", "state", "log", "lines"):
+        if kind in ("job", "state", "log", "lines", "children"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
+    _check_children(found, due)
     check_groups(found)
     _check_schedules(found, now_ms)
     check_deduplication(found)
@@ -130,7 +136,22 @@ def _check_order(found: Dump) -> None:
             else:
                 assert score == int(record.get("p", _header(found, member[17:]).get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
-        assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed")
+        assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed", "waiting-children")
+
+
+def _check_children(found: Dump, due: set[str]) -> None:
+    """A parent's record counts its children; one that does not run waits for them exactly while some are pending."""
+    for key, record in found.items():
+        kind, _, job_id = key.partition(":")
+        if kind != "state" or job_id in due:
+            continue
+        kinds = [known[0] for known in found.get(f"children:{job_id}", {}).values()]
+        assert [int(record.get(name, 0)) for name in ("ch", "cd", "ci")] == [kinds.count(each) for each in "pci"], (
+            job_id
+        )
+        waits = kinds.count("p") > 0 and "cn" not in record
+        if record["s"] in ("waiting", "delayed", "waiting-children"):
+            assert (record["s"] == "waiting-children") == waits, f"{job_id} is {record['s']} with {kinds}"
 
 
 def check_groups(found: Dump) -> None:

@@ -45,12 +45,12 @@ class Server:
         self.kind = kind
         self.is_cluster = kind.endswith("-cluster")
         self.socket = folder / "s.sock"
-        self.port = _free_port() if self.is_cluster else 0
+        self.port = free_port() if self.is_cluster else 0
         self.url = f"redis://127.0.0.1:{self.port}" if self.is_cluster else f"unix://{self.socket}"
-        self._folder = folder
+        self.folder = folder
         self._options = options
         self._slots = slots
-        self.bus_port = _free_port() if self.is_cluster else 0
+        self.bus_port = free_port() if self.is_cluster else 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,22 +59,26 @@ class Server:
         assert self._process is not None
         return self._process
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
-        self._folder.mkdir(exist_ok=True)
-        self.socket.unlink(missing_ok=True)
-        self._process = subprocess.Popen(
-            self._command(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,
-        )
+    def start(self, *options: str) -> None:
+        """Start it, with these options too, and wait until it answers."""
+        self.launch(*options)
         deadline = time.monotonic() + START_S
         with redis.Redis.from_url(self.url) as client:
             while not self._is_ready(client):
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"the server did not start: {self._command()}")
                 time.sleep(0.01)
+
+    def launch(self, *options: str) -> None:
+        """Start it. (Not in a thread: with the thread's end the server would end, too.)"""
+        self.folder.mkdir(exist_ok=True)
+        self.socket.unlink(missing_ok=True)
+        self._process = subprocess.Popen(
+            [*self._command(), *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,
+        )
 
     def stop(self) -> None:
         """End it."""
@@ -110,7 +114,7 @@ class Server:
 
     def _command(self) -> list[str]:
         binary = str(get_binary_path()) if self.kind.startswith("valkey") else "redis-server"
-        command = [binary, "--dir", str(self._folder), "--save", "", "--port", str(self.port)]
+        command = [binary, "--dir", str(self.folder), "--save", "", "--port", str(self.port)]
         if self.is_cluster:
             command += ["--cluster-enabled", "yes", "--bind", "127.0.0.1", "--cluster-port", str(self.bus_port)]
         else:
@@ -202,7 +206,7 @@ class ServerCluster:
             time.sleep(0.02)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

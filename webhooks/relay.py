@@ -15,7 +15,7 @@ from orchestrator.generation import WEBHOOK_EVENTS, Generation, GenerationProgre
 from orchestrator.job import MAX_ATTEMPTS, JobOptions, KeepJobs
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import connect, end_tasks
+from orchestrator.scripts import connect, drop_connections, end_tasks
 from webhooks.delivery import JOB_NAME, Delivery
 from webhooks.latest import Latest
 from webhooks.message import Composer
@@ -107,6 +107,7 @@ class Relay:
                 await self.step()
             except (StoreUnavailable, RedisError, OSError) as problem:
                 log.warning("relay.waiting_for_redis", queue=self._source.name, problem=problem)
+                await drop_connections(self._reader)  # a primary that became a replica would keep it
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), RETRY_S)
 

@@ -20,13 +20,13 @@ local function new_sequence(job)
     end
 end
 
-local is_woken -- once is enough for all jobs of a call
+local is_woken = {} -- once a queue is enough for all jobs of a call
 
 local function wake_worker()
-    if not is_woken and redis.call('HEXISTS', prefix .. 'meta', 'paused') == 0 then
+    if not is_woken[prefix] and not queue_meta().paused then
         redis.call('ZADD', prefix .. 'marker', 0, '0')
     end
-    is_woken = true
+    is_woken[prefix] = true
 end
 
 local function add_to_wait(job)

@@ -5,10 +5,6 @@ local WINDOW = 32
 local WINDOW_GROUPS = 8
 local MOST_LEAD = 4 -- how far ahead of its turn a group may be served, in jobs
 
-local function read_wishes(text)
-    return text == '' and {} or cjson.decode(text)
-end
-
 -- A waiting job of the window: what its place says of it.
 local function candidate(member, score, group)
     local id = string.sub(member, 18)

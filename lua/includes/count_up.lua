@@ -1,12 +1,17 @@
--- include: prefix, now, int
--- Counters, for ever and for each minute. A script counts in a table and writes at its end, one command a kind.
--- `totals` only grows. When another minute begins, what it grew by in the last one becomes `metrics:<minute>`.
+-- include: prefix, now, int, read_meta
+-- Counters, for ever and for each minute. A script counts in a table and writes at its end, one command a kind and
+-- queue. `totals` only grows. When another minute begins, what it grew by in the last one becomes `metrics:<minute>`.
 local MINUTE_MS = 60000
 local METRICS_MS = 604800000
-local counted = {}
+local counted = {} -- by queue: a script may work in several
 
 local function count_up(kind, n)
-    counted[kind] = (counted[kind] or 0) + (n or 1)
+    local kinds = counted[prefix]
+    if not kinds then
+        kinds = {}
+        counted[prefix] = kinds
+    end
+    kinds[kind] = (kinds[kind] or 0) + (n or 1)
 end
 
 local function read_counters(key)
@@ -38,8 +43,8 @@ local function begin_minute(meta, minute)
     meta.minute = minute
 end
 
-local function flush_counts(meta)
-    if next(counted) == nil or meta.metrics == 'off' then
+local function flush_queue(meta, kinds)
+    if meta.metrics == 'off' then
         return
     end
     local minute = int(math.floor(now / MINUTE_MS))
@@ -47,8 +52,16 @@ local function flush_counts(meta)
         begin_minute(meta, minute)
     end
     local totals = prefix .. 'totals'
-    for kind, n in pairs(counted) do
+    for kind, n in pairs(kinds) do
         redis.call('HINCRBY', totals, kind, n)
     end
-    counted = {}
+end
+
+local function flush_counts()
+    local home = prefix
+    for queue, kinds in pairs(counted) do
+        prefix = queue
+        flush_queue(queue_meta(), kinds)
+    end
+    prefix, counted = home, {}
 end

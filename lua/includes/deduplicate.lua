@@ -30,7 +30,7 @@ local function deduplicate(meta, token, id, header_json, data, header)
     end
     if dd.r and holder.state == 'delayed' and not holder.has_ended then
         redis.call('DEL', next_key)
-        remove_record(holder)
+        take_out(holder) -- it has no parent
         emit_deduplicated(dd.i, id, holder.id)
         return store_job(meta, token, id, header_json, data, header)
     end

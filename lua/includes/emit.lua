@@ -25,7 +25,9 @@ end
 local function added_text(job)
     local header = header_of(job)
     local fields = ',"state":"waiting"'
-    if header.d then
+    if header.ch then
+        fields = ',"state":"waiting-children"'
+    elseif header.d then
         fields = ',"state":"delayed","due_at":' .. int(job.created_at + header.d)
     end
     local first = { id = job.id, run = 1 }
@@ -33,11 +35,13 @@ local function added_text(job)
         fields .. ',"name":' .. cjson.encode(header.n) .. ',"priority":' .. int(header.p or 0))
 end
 
-local wanted_by_all
-
+-- Whether the relay is to be told: the queue's subscriptions or the job itself ask for it.
 local function is_wanted(job, event_type)
-    wanted_by_all = wanted_by_all or redis.call('HGET', prefix .. 'meta', 'notify') or ''
-    local wanted = ' ' .. (job.notify or '') .. ' ' .. wanted_by_all .. ' '
+    local by_all = queue_meta().notify
+    if not (by_all or job.notify) then
+        return false
+    end
+    local wanted = ' ' .. (job.notify or '') .. ' ' .. (by_all or '') .. ' '
     return string.find(wanted, ' ' .. event_type .. ' ', 1, true)
 end
 

@@ -52,7 +52,9 @@ local function end_record(job)
     end
     set_tombstone(job, now)
     redis.call('DEL', prefix .. 'job:' .. job.id, prefix .. 'state:' .. job.id, prefix .. 'log:' .. job.id,
-        prefix .. 'lines:' .. job.id, prefix .. 'preview:' .. job.id)
+        prefix .. 'lines:' .. job.id, prefix .. 'preview:' .. job.id,
+        prefix .. 'children:' .. job.id)
+    job.is_gone = true
 end
 
 local function emit_removed(job)

@@ -1,6 +1,10 @@
 -- include: prefix, now, int, check_lease, leave_active, add_to_wait, emit, finish_job, limit_starts, count_up
--- How an attempt ended: one small function for each outcome, all called as (job, content, pause_ms, meta).
-local NOT_COUNTED = { returned = true, waiting = true, delayed = true, rate_limited = true }
+-- include: children
+-- How an attempt ended: one small function for each outcome, all called as (job, content, pause_ms). What would go
+-- back into the queue waits for pending children first.
+local NOT_COUNTED = {
+    returned = true, waiting = true, delayed = true, rate_limited = true, ['waiting-children'] = true,
+}
 
 local function step_completed(job, content)
     job.result, job.error, job.stack = content, nil, nil
@@ -14,28 +18,42 @@ end
 
 -- Back to its old place: a worker that stops gives it back, or the processor asked for that.
 local function step_returned(job)
-    add_to_wait(job)
-    emit(job, 'waiting', ',"prev":"active"')
+    if not wait_for_children(job, 'active') then
+        add_to_wait(job)
+        emit(job, 'waiting', ',"prev":"active"')
+    end
     save_job(job)
+end
+
+-- The processor waits for its children, also where one had let it go on.
+local function step_waiting_children(job)
+    job.continued = nil
+    step_returned(job)
 end
 
 local function step_delayed(job, _, pause_ms)
-    add_to_delayed(job, now + pause_ms)
-    emit(job, 'delayed', ',"prev":"active","due_at":' .. int(job.due_at))
+    job.due_at = now + pause_ms -- nor does it go on before that when its children have ended
+    if not wait_for_children(job, 'active') then
+        add_to_delayed(job, job.due_at)
+        emit(job, 'delayed', ',"prev":"active","due_at":' .. int(job.due_at))
+    end
     save_job(job)
 end
 
--- In this order: it is back at its place before anything can start, and by then nothing may.
-local function step_rate_limited(job, content, pause_ms, meta)
-    limit_starts(meta, pause_ms)
-    step_returned(job, content)
+local function step_child_failed(job, error_json)
+    fail_finished(job, 'child', error_json)
 end
 
 local function retry_later(job, error_json, pause_ms)
     count_up('retried')
     new_sequence(job)
+    job.due_at = pause_ms > 0 and now + pause_ms or nil
+    if wait_for_children(job, 'active', ',"error":' .. error_json) then
+        save_job(job) -- and not before its pause is over
+        return
+    end
     if pause_ms > 0 then
-        add_to_delayed(job, now + pause_ms)
+        add_to_delayed(job, job.due_at)
         emit(job, 'delayed', ',"prev":"active","due_at":' .. int(job.due_at) .. ',"error":' .. error_json)
     else
         add_to_wait(job)
@@ -64,10 +82,13 @@ local OUTCOMES = {
     returned = step_returned,
     waiting = step_returned,
     delayed = step_delayed,
-    rate_limited = step_rate_limited,
+    rate_limited = step_returned,
+    ['waiting-children'] = step_waiting_children,
+    child_failed = step_child_failed,
 }
 
--- Returns the job's new state. A canceled job ends as canceled whatever its attempt came to, except a completion.
+-- Returns the job's new state. A canceled job ends as canceled whatever its attempt came to, except a completion; one
+-- whose child failed it fails. In both cases a rate limit still holds for the others.
 -- `keep`: the worker's rule for jobs without one, or nil.
 local function finish_attempt(meta, keep, id, lease, outcome, content, pause_ms)
     local job = check_lease(id, lease)
@@ -80,13 +101,14 @@ local function finish_attempt(meta, keep, id, lease, outcome, content, pause_ms)
         job.made = (job.made or 0) + 1
         count_up('run_ms', math.max(now - job.started_at, 0))
     end
+    if outcome == 'rate_limited' then -- before the job is back at its place
+        limit_starts(meta, pause_ms)
+    end
+    outcome, content = outcome_of_parent(job, outcome, content)
     if job.cancel and outcome ~= 'completed' then
-        if outcome == 'rate_limited' then
-            limit_starts(meta, pause_ms)
-        end
         cancel_finished(job, outcome == 'canceled' and content or '{}')
     else
-        OUTCOMES[outcome](job, content, pause_ms, meta)
+        OUTCOMES[outcome](job, content, pause_ms)
     end
     return job.state
 end

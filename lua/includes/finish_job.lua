@@ -1,7 +1,9 @@
--- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up
--- The end of a run: one terminal event, then the job is kept as long as its options say.
+-- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up, children
+-- The end of a run: one terminal event, then the job is kept as long as its options say. It may be the end of its
+-- parent, too.
 local MAX_EVENT_RESULT = 2048
 local RESULT_MS = 60000
+local MAX_COPIED_RESULT = 65536
 
 local function kept_by(rule, state)
     if state == 'completed' then
@@ -31,12 +33,15 @@ local function expire_record(job)
         redis.call('PEXPIREAT', prefix .. kind .. job.id, at)
     end
     redis.call('PEXPIREAT', prefix .. 'preview:' .. job.id, at, 'LT')
+    if job.children then
+        redis.call('PEXPIREAT', prefix .. 'children:' .. job.id, at)
+    end
     if job.expires_at - now < TOMBSTONE_MS then -- the record may be gone before the call that added it is sent again
         set_tombstone(job, job.expires_at)
     end
 end
 
-local function finish_job(job, state, fields)
+local function end_run(job, state, fields)
     job.state, job.finished_at = state, now
     count_up(state)
     if state == 'failed' and job.reason ~= 'expired' then
@@ -53,7 +58,9 @@ local function finish_job(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
-    free_key(job)
+    if header_of(job).dd then
+        free_key(job)
+    end
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)
@@ -73,13 +80,60 @@ local function finish_job(job, state, fields)
     end
 end
 
+-- What a parent gets of its child: the result, unless it is long and can be read of the child; or why there is none.
+local function legacy_of(job)
+    if job.state == 'completed' then
+        local is_long = #job.result > MAX_COPIED_RESULT and redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1
+        return 'c', is_long and '' or job.result
+    elseif job.state == 'failed' then
+        return 'f', job.error
+    end
+    local reason = cjson.decode(job.cancel).reason or ''
+    local message = reason ~= '' and 'canceled: ' .. reason or 'canceled'
+    return 'f', '{"kind":"canceled","message":' .. cjson.encode(message) .. ',"details":{}}'
+end
+
+-- The error of everybody who waited for this job, up to the root: all name the job where it began.
+local function blame_of(job, error_json)
+    if job.reason == 'child' then
+        return error_json
+    end
+    local problem = cjson.decode(error_json)
+    local message = 'job ' .. job.id .. ' of queue ' .. queue_name() .. ' ended without a result: ' .. problem.message
+    return '{"kind":' .. cjson.encode(problem.kind) .. ',"message":' .. cjson.encode(message)
+        .. ',"details":{"queue":"' .. queue_name() .. '","job":"' .. job.id .. '"}}'
+end
+
+local function failed_fields(job, reason, error_json, stack)
+    job.reason, job.error, job.stack = reason, error_json, stack
+    return ',"reason":"' .. reason .. '","error":' .. error_json
+        .. ',"attempts_made":' .. int(job.made or 0) .. ',"attempts":' .. int(header_of(job).a or 1)
+end
+
+-- Upwards as long as each end is that of the parent, too; adding allows no more than MAX_DEPTH levels.
+local function finish_job(job, state, fields)
+    local home = prefix
+    end_run(job, state, fields)
+    while header_of(job).pa do
+        local kind, content = legacy_of(job)
+        local policy = job.header.of or 'fail_parent'
+        local blame = kind == 'f' and policy == 'fail_parent' and blame_of(job, content) or nil
+        local parent = tell_parent(job, settle_child, policy, kind, content, blame)
+        if not parent then
+            break
+        end
+        enter_queue(job.header.pa[1])
+        job = parent
+        end_run(job, 'failed', failed_fields(job, 'child', blame))
+    end
+    prefix = home
+end
+
 local function cancel_finished(job, details)
     job.error, job.reason, job.stack = nil, nil, nil
     finish_job(job, 'canceled', ',"cancel":' .. job.cancel .. ',"details":' .. details)
 end
 
 local function fail_finished(job, reason, error_json, stack)
-    job.reason, job.error, job.stack = reason, error_json, stack
-    finish_job(job, 'failed', ',"reason":"' .. reason .. '","error":' .. error_json
-        .. ',"attempts_made":' .. int(job.made or 0) .. ',"attempts":' .. int(header_of(job).a or 1))
+    finish_job(job, 'failed', failed_fields(job, reason, error_json, stack))
 end

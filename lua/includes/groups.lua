@@ -10,15 +10,10 @@ local MOST_CORRECTION = 4
 local GRAIN_MS = 50 -- what takes less says nothing about a job's cost
 local HELD_AT_ONCE = 16
 local IDLE_MS = 3600000
-local UNGROUPED = '*' -- the group of the jobs without a group, where the queue treats them as one
 local PLACES = { ring = 'groups', held = 'groups:held', idle = 'groups:idle' }
 local GROUP_TEXT = { place = true, paused = true }
 
 local known_groups = {}
-
-local function group_of(job)
-    return job.ungrouped and UNGROUPED or header_of(job).g
-end
 
 local function load_group(gid)
     local key = prefix .. 'ginfo:' .. gid
@@ -148,7 +143,7 @@ end
 
 -- An attempt at a job of the group has ended.
 local function leave_group_active(job)
-    local gid = queue_meta().grouped and group_of(job)
+    local gid = group_of(job)
     if gid then
         local group = load_group(gid)
         group.active = math.max(group.active - 1, 0)

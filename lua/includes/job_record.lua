@@ -7,12 +7,14 @@ local FIELD = {
     started_at = 'a', finished_at = 'z', expires_at = 'x', progress = 'g', reported = 'i', told_at = 'o',
     entered_at = 'sg', ungrouped = 'ug', affinity_key = 'ak', batch_key = 'bk', passed_at = 'pt',
     cancel = 'c', cancel_at = 'j', reason = 'y', error = 'f', result = 'd', notify = 'b', born = 'h', preview = 'pv',
-    checkpoint = 'cp', stack = 'sk',
+    children = 'ch', completed_children = 'cd', ignored_children = 'ci', failed_child = 'fd', continued = 'cn',
+    delay_after = 'dl', checkpoint = 'cp', stack = 'sk',
 }
 local NUMBER = {
     run = true, sequence = true, priority = true, due_at = true, started = true, made = true, stalled = true,
     seq = true, started_at = true, finished_at = true, expires_at = true, reported = true, told_at = true,
     cancel_at = true, entered_at = true, passed_at = true,
+    children = true, completed_children = true, ignored_children = true, delay_after = true,
 }
 local NAME = {}
 for name, field in pairs(FIELD) do
@@ -72,4 +74,10 @@ end
 
 local function priority_of(job)
     return job.priority or header_of(job).p or 0
+end
+
+local UNGROUPED = '*' -- the group of the jobs without a group, where the queue treats them as one
+
+local function group_of(job)
+    return job.ungrouped and UNGROUPED or header_of(job).g
 end

@@ -3,5 +3,7 @@
 local function leave_active(job)
     redis.call('ZREM', prefix .. 'active', job.id)
     job.reported, job.told_at = nil, nil
-    leave_group_active(job)
+    if queue_meta().grouped then
+        leave_group_active(job)
+    end
 end

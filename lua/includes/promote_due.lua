@@ -1,4 +1,4 @@
--- include: prefix, now, int, add_to_wait, emit, finish_job, run_schedules
+-- include: prefix, now, int, add_to_wait, leave_waiting, emit, finish_job, run_schedules
 -- Delayed jobs that are due become waiting; jobs that had to start by now fail; schedules make the jobs
 -- of slots that have come.
 local WORK_OF_A_SCHEDULE = 4 -- making an iteration takes as long as promoting so many jobs
@@ -12,21 +12,14 @@ local function promote_job(job)
     save_job(job)
 end
 
-local function leave_waiting(job)
-    if job.state == 'delayed' then
-        redis.call('ZREM', prefix .. 'delayed', wait_member(job))
-    else
-        leave_wait(job)
-    end
-    redis.call('ZREM', prefix .. 'deadlines', job.id)
-end
-
 local function fail_expired(limit)
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'deadlines', '-inf', int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         local job = load_job(id)
-        leave_waiting(job)
-        fail_finished(job, 'expired', TOO_LATE)
+        if job and not job.finished_at then -- else it was the parent of one of these
+            leave_waiting(job)
+            fail_finished(job, 'expired', TOO_LATE)
+        end
     end
     return #ids
 end
@@ -36,6 +29,9 @@ local function promote_due(meta, limit)
     local members = redis.call('ZRANGEBYSCORE', prefix .. 'delayed', '-inf', int(now), 'LIMIT', 0, limit)
     for _, member in ipairs(members) do
         promote_job(load_job(id_of(member)))
+    end
+    if not meta.schedule_at or tonumber(meta.schedule_at) > now then
+        return expired + #members
     end
     local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
     return expired + #members + (more and limit or run)

@@ -26,8 +26,10 @@ local function job_replies(ids)
 end
 
 -- Where the jobs of a state stand: the waiting ones without a group come before those with one.
+local KEYS_OF = { waiting = { 'wait', 'grouped' }, ['waiting-children'] = { 'waiting_children' } }
+
 local function keys_of(state)
-    return state == 'waiting' and { 'wait', 'grouped' } or { state }
+    return KEYS_OF[state] or { state }
 end
 
 local function size_of(state)
@@ -42,7 +44,7 @@ end
 local function ids_in(state, start, count)
     local ids = {}
     local has_members = state == 'waiting' or state == 'delayed'
-    local is_finished = not has_members and state ~= 'active'
+    local is_finished = not has_members and state ~= 'active' and state ~= 'waiting-children'
     for _, key in ipairs(keys_of(state)) do
         if #ids < count then
             local stop = start + count - #ids - 1

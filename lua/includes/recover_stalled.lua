@@ -1,7 +1,6 @@
--- include: prefix, now, int, job_record, add_to_wait, emit, finish_job, leave_active, count_up
+-- include: prefix, now, int, job_record, recover_job
 -- Jobs whose lease ran out go back to their old place, or fail when that happened too often.
 -- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
-local LOST_WORKER = '{"kind":"stalled","message":"the worker was lost more often than max_stalled allows"}'
 
 local function is_grace(meta, lease_ms, interval_ms)
     local looked_at = tonumber(meta.looked_at or 0)
@@ -17,23 +16,6 @@ local function is_grace(meta, lease_ms, interval_ms)
         redis.call('HSET', prefix .. 'meta', 'grace_until', int(now + lease_ms))
     end
     return left > 0
-end
-
-local function recover_job(job)
-    leave_active(job)
-    job.stalled = (job.stalled or 0) + 1
-    count_up('stalled')
-    emit(job, 'stalled', ',"stalled":' .. int(job.stalled))
-    if job.cancel then
-        cancel_finished(job, '{"stalled":true}')
-    elseif job.stalled > (header_of(job).m or 1) then
-        fail_finished(job, 'stalled', LOST_WORKER)
-    else
-        add_to_wait(job)
-        emit(job, 'waiting', ',"prev":"active"')
-        save_job(job)
-    end
-    wake_worker() -- also an end frees a slot of the global concurrency
 end
 
 local function recover_stalled(meta, lease_ms, interval_ms, limit)

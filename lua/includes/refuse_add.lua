@@ -1,7 +1,11 @@
 -- include: prefix, now, int, groups
 -- Why a queue takes no more jobs: nil, or the error to answer with.
+local function is_closing(meta)
+    return meta.closing_until and tonumber(meta.closing_until) > now
+end
+
 local function refuse_closing(meta)
-    if meta.closing_until and tonumber(meta.closing_until) > now then
+    if is_closing(meta) then
         return redis.error_reply('QUEUE_FULL the queue is being obliterated')
     end
 end
@@ -12,15 +16,19 @@ local function refuse_outbox(outbox_max)
     end
 end
 
--- max_waiting counts all jobs that have yet to start, delayed ones too: it bounds the memory that they take.
+-- max_waiting counts all jobs that do not run and have not ended: it bounds the memory that they take.
+local function held_jobs()
+    return redis.call('ZCARD', prefix .. 'wait') + redis.call('ZCARD', prefix .. 'grouped')
+        + redis.call('ZCARD', prefix .. 'delayed') + redis.call('ZCARD', prefix .. 'waiting_children')
+end
+
+local function has_places(meta, more)
+    return not meta.max_waiting or held_jobs() + more <= tonumber(meta.max_waiting)
+end
+
 local function refuse_waiting(meta, more)
-    if not meta.max_waiting then
-        return nil
-    end
-    local held = redis.call('ZCARD', prefix .. 'wait') + redis.call('ZCARD', prefix .. 'grouped')
-        + redis.call('ZCARD', prefix .. 'delayed')
-    if held + more > tonumber(meta.max_waiting) then
-        return redis.error_reply('QUEUE_FULL ' .. int(held) .. ' jobs wait or are delayed; with ' .. int(more)
+    if not has_places(meta, more) then
+        return redis.error_reply('QUEUE_FULL ' .. int(held_jobs()) .. ' jobs wait or are delayed; with ' .. int(more)
             .. ' more there would be more than the ' .. meta.max_waiting .. ' that max_waiting allows')
     end
 end

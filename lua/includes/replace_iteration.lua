@@ -1,11 +1,9 @@
--- include: prefix, run_schedules, promote_due, end_record
+-- include: prefix, run_schedules, remove_record
 -- An iteration that has not started goes with its schedule, or gives way to one of a newer template.
 local function remove_iteration(schedule)
     local job = unstarted_iteration(schedule)
     if job then
-        leave_waiting(job)
-        end_record(job)
-        emit_removed(job)
+        remove_record(job)
     end
     return job
 end

@@ -1,8 +1,9 @@
--- include: prefix, now, int, job_record, add_to_wait, emit, end_record, dedup_key
+-- include: prefix, now, int, job_record, add_to_wait, emit, end_record, dedup_key, children
 -- A new run of a finished job, with fresh attempts; its history keeps the old one, its priority stays. The checkpoint
 -- of one that did not complete stays, too: its steps are not done again.
 local OF_A_RUN = { 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
-    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'stack', 'result' }
+    'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'stack', 'result',
+    'failed_child', 'continued', 'delay_after' }
 
 local function retry_job(job)
     local files, prev = files_of(job), job.state
@@ -13,6 +14,9 @@ local function retry_job(job)
     for _, kind in ipairs({ 'job:', 'state:', 'log:', 'lines:' }) do
         redis.call('PERSIST', prefix .. kind .. job.id)
     end
+    if job.children then
+        redis.call('PERSIST', prefix .. 'children:' .. job.id)
+    end
     job.run = job.run + 1
     for _, name in ipairs(OF_A_RUN) do
         job[name] = nil
@@ -21,8 +25,13 @@ local function retry_job(job)
         job.checkpoint = nil -- all its steps are done; one that failed or was canceled goes on after its last step
     end
     new_sequence(job)
-    add_to_wait(job)
+    if waits_for_children(job) then
+        park(job)
+    else
+        add_to_wait(job)
+    end
     hold_key_again(job)
-    emit(job, 'retried', ',"prev":"' .. prev .. '","state":"waiting"')
+    emit(job, 'retried', ',"prev":"' .. prev .. '","state":"' .. job.state .. '"')
     save_job(job)
+    tell_parent(job, await_again)
 end

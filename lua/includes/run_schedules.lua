@@ -1,12 +1,12 @@
--- include: prefix, now, int, schedule_record, store_job
+-- include: prefix, now, int, schedule_record, store_job, refuse_add
 -- Makes the iterations of schedules whose slot has come. Each schedule moves to its first slot after now: of slots
 -- that were missed one is made, late; the others are counted.
 local OUTBOX_FULL = 100000
 local NO_ROOM_MS = 1000
 local MAX_COPIED_BYTES = 1048576
 
--- An iteration would be written to a server at maxmemory too, as everything is that a claim does; but a user's adds
--- are refused then. So it waits for room. (Servers without leave to ask count as having some.)
+-- What refuses users' adds holds iterations up, too. One would be written to a server at maxmemory, as everything is
+-- that a claim does; so it waits for room. (Servers without leave to ask count as having some.)
 local function is_server_full()
     local info = redis.pcall('INFO', 'memory')
     if type(info) ~= 'string' then
@@ -18,8 +18,9 @@ local function is_server_full()
     return max > 0 and used - not_counted > max
 end
 
-local function has_room()
-    return redis.call('XLEN', prefix .. 'outbox') < OUTBOX_FULL and not is_server_full()
+local function has_room(meta)
+    return not is_closing(meta) and has_places(meta, 1) and redis.call('XLEN', prefix .. 'outbox') < OUTBOX_FULL
+        and not is_server_full()
 end
 
 -- The last iteration, while it has not started.
@@ -77,7 +78,7 @@ local function run_schedules(meta, limit)
     if not meta.schedule_at or tonumber(meta.schedule_at) > now then
         return 0, false
     end
-    if not has_room() then
+    if not has_room(meta) then
         note_first_slot(meta, now + NO_ROOM_MS)
         return 0, false
     end

@@ -1,4 +1,4 @@
--- include: open_queue, answer, add_to_wait, emit, end_record, dedup_key, count_up
+-- include: open_queue, answer, add_to_wait, emit, end_record, dedup_key, count_up, children
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
 local function answer_again(token, id)
     local present = load_job(id)
@@ -32,7 +32,10 @@ local function store_job(meta, token, id, header_json, data, header)
     end
     job.affinity_key, job.batch_key = header.ak, header.bk
     new_sequence(job)
-    if header.d then
+    if header.ch then
+        job.children, job.delay_after = header.ch, header.d
+        park(job)
+    elseif header.d then
         add_to_delayed(job, now + header.d)
     else
         add_to_wait(job)

@@ -6,6 +6,10 @@
 local DUE_AT_ONCE = 32
 local STALLED_AT_ONCE = 8
 
+local function read_wishes(text)
+    return text == '' and {} or cjson.decode(text)
+end
+
 local function claim_reply(job)
     header_of(job)
     return { job.id, job.def, int(job.created_at), job.lease, int(job.run), int(job.started), int(job.made or 0),

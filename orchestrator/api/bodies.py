@@ -15,6 +15,7 @@ MAX_DEPTH = 64
 
 # A string is matched as a whole; one without an end reaches to the end of the text, so the scan is linear.
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_INNERMOST = re.compile(rb"\[\]|\{\}")
 _NOT_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _PATH = re.compile(r"^(?P<problem>.*) - at `\$(?P<path>.*)`$", re.DOTALL)
 _NAMED = re.compile(r"^Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
@@ -58,8 +59,8 @@ def is_too_deep(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return False
     brackets = _STRINGS.sub(b"", body).translate(None, _NOT_BRACKETS)
-    for _ in range(MAX_DEPTH):  # each round takes away at least the innermost level
-        inner = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    for _ in range(MAX_DEPTH):  # each round takes away the innermost level
+        inner = _INNERMOST.sub(b"", brackets)
         if len(inner) == len(brackets):
             break
         brackets = inner

@@ -7,9 +7,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from orchestrator.api.context import DEADLINE_S, Context
-from orchestrator.errors import StoreUnavailable
+from orchestrator.errors import InvalidOption, LayoutMismatch, StoreUnavailable
+from orchestrator.log import get_logger
 from orchestrator.metrics import Overview, content_type, prometheus_text
 from orchestrator.queue import Queue
+
+log = get_logger("api")
 
 AT_ONCE = 16  # calls to Redis
 SCRAPE_S = 8.0  # Prometheus gives up after 10 s
@@ -41,8 +44,13 @@ class MetricsPage:
         names = {own.name, *await own.get_queue_names()}
         at_once = asyncio.Semaphore(AT_ONCE)
 
-        async def overview(name: str) -> Overview:
-            async with at_once:
-                return await Queue(name, own.client, deadline_s=DEADLINE_S).get_overview()
+        async def overview(name: str) -> Overview | None:
+            try:
+                async with at_once:
+                    return await Queue(name, own.client, deadline_s=DEADLINE_S).get_overview()
+            except (InvalidOption, LayoutMismatch) as problem:  # not one of ours: the others are told of all the same
+                log.warning("metrics.queue_left_out", queue=name, problem=problem)
+                return None
 
-        return list(await asyncio.gather(*map(overview, sorted(names))))
+        overviews = await asyncio.gather(*map(overview, sorted(names)))
+        return [each for each in overviews if each is not None]

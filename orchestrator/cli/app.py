@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import generate, jobs, queues, schedules, service, store, up, workers
+from orchestrator.cli import generate, groups, jobs, queues, schedules, service, store, up, workers
 from orchestrator.cli.console import complain
 from orchestrator.errors import (
     InvalidOption,
@@ -77,5 +77,6 @@ app.command("models")(service.models)
 app.command("webhook-secret")(service.webhook_secret)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(queues.app, name="queues", rich_help_panel="Queues")
+app.add_typer(groups.app, name="groups", rich_help_panel="Queues")
 app.command("workers", rich_help_panel="Queues")(workers.workers)
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Queues")

@@ -48,6 +48,7 @@ class Status(StrEnum):
 
     WAITING = "waiting"
     DELAYED = "delayed"
+    WAITING_CHILDREN = "waiting-children"
     ACTIVE = "active"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -96,6 +97,12 @@ def show(job_id: JobId, as_json: AsJson = False, queue: Queue = "", url: Url = "
         print_json(generation)
     else:
         print_facts(_facts(generation))
+
+
+@app.command()
+def why(job_id: JobId, as_json: AsJson = False, queue: Queue = "") -> None:
+    """Say why a job has not started: what comes before it, what holds it, and about when it starts."""
+    queue_jobs.show_why(queue, job_id, as_json)
 
 
 @app.command()

@@ -7,14 +7,36 @@ from rich.text import Text
 
 from orchestrator.cli.console import out
 from orchestrator.cli.store import opened
-from orchestrator.cli.tables import age, colored, instant, print_event, print_facts, print_json, print_rows, table_of
+from orchestrator.cli.tables import (
+    age,
+    colored,
+    duration,
+    instant,
+    print_event,
+    print_facts,
+    print_json,
+    print_rows,
+    table_of,
+)
 from orchestrator.errors import JobNotFound
+from orchestrator.group import WhyWaiting
 from orchestrator.job import Job, JobState
 from orchestrator.queue import MAX_PAGE
 from orchestrator.sync import Queue
 
 FOLLOW_S = 0.5
 MAX_SHOWN_CHARS = 2000
+REASONS = {
+    "delayed": "it is delayed",
+    "children": "its children have not ended",
+    "paused": "the queue is paused",
+    "limited": "the queue's rate limit",
+    "concurrency": "as many jobs run as the queue's concurrency allows",
+    "group_paused": "its group is paused",
+    "group_limited": "its group's rate limit",
+    "group_busy": "as many jobs of its group run as may",
+    "no_worker": "there is no worker",
+}
 
 
 def list_jobs(queue: str, state: JobState | None, limit: int, as_json: bool) -> None:
@@ -27,7 +49,7 @@ def list_jobs(queue: str, state: JobState | None, limit: int, as_json: bool) -> 
             if len(page) < MAX_PAGE:
                 break
     if as_json:
-        print_json([_as_json(job) for job in found])
+        print_json([plain_job(job) for job in found])
         return
     table = table_of("ID", "STATUS", "AGE", "ATTEMPT", wide="NAME")
     for job in found:
@@ -41,9 +63,19 @@ def show_job(queue: str, job_id: str, as_json: bool) -> None:
     with opened(queue) as store:
         job = _get(store, job_id)
     if as_json:
-        print_json(_as_json(job))
+        print_json(plain_job(job))
     else:
         print_facts(_facts(job))
+
+
+def show_why(queue: str, job_id: str, as_json: bool) -> None:
+    """Why a job has not started."""
+    with opened(queue) as store:
+        why = store.why_waiting(job_id)
+    if as_json:
+        print_json(why)
+    else:
+        print_facts(_reasons(why))
 
 
 def show_events(queue: str, job_id: str, follow: bool) -> None:
@@ -101,18 +133,47 @@ def _facts(job: Job) -> list[tuple[str, str | Text]]:
             facts.append((name, instant(moment)))
     if job.worker is not None:
         facts.append(("worker", job.worker))
-    if job.progress is not None:
-        facts.append(("progress", _shown(msgspec.json.encode(job.progress))))
+    if job.header.group is not None:
+        facts.append(("group", f"{job.header.group}, cost {job.header.cost:g}"))
+    if job.header.parent is not None:
+        facts.append(("parent", f"{job.header.parent.id} in {job.header.parent.queue}"))
+    if job.pending_children:
+        facts.append(("waits for", f"{job.pending_children} children"))
+    if job.header.schedule is not None:
+        facts.append(("schedule", job.header.schedule))
+    for name in ("progress", "checkpoint"):
+        told = getattr(job, name)
+        if told is not None:
+            facts.append((name, _shown(msgspec.json.encode(told))))
     if job.result is not None:
         facts.append(("result", _shown(job.result)))
     if job.error is not None:
         facts.append(("error", f"{job.error.message} ({job.error.kind})"))
+    if job.stack is not None:
+        facts.append(("at", job.stack))
     if job.cancel is not None:
         facts.append(("canceled", f"by {job.cancel.by or '?'}: {job.cancel.reason}"))
     return facts
 
 
-def _as_json(job: Job) -> dict[str, object]:
+def _reasons(why: WhyWaiting) -> list[tuple[str, str | Text]]:
+    facts: list[tuple[str, str | Text]] = [("status", colored(why.state))]
+    if why.group is not None:
+        facts.append(("group", why.group))
+    if why.ahead is not None:
+        facts.append(("before it", f"{'about ' if why.is_estimate else ''}{why.ahead}"))
+    facts.extend(("held", REASONS[reason]) for reason in why.held_by)
+    if why.due_at is not None:
+        facts.append(("until", instant(why.due_at)))
+    if why.eta_ms is not None:
+        facts.append(("starts", f"in about {duration(why.eta_ms)}"))
+    if len(facts) == 1:
+        facts.append(("held", "not at all"))
+    return facts
+
+
+def plain_job(job: Job) -> dict[str, object]:
+    """A job as it is printed as JSON."""
     plain: dict[str, object] = msgspec.structs.asdict(job)
     del plain["header"]
     return {"id": job.id, "name": job.name, **plain, "attempts": job.header.attempts}

@@ -1,24 +1,21 @@
 """`kargah queues`: what waits where, and what is let through."""
 
 import datetime
-import re
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from orchestrator.cli.console import out
+from orchestrator.cli.quantities import duration_ms
+from orchestrator.cli.quantities import rate as read_rate
 from orchestrator.cli.store import QueueName, opened, opened_all
 from orchestrator.cli.tables import AsJson, duration, instant, print_facts, print_json, print_rows, table_of
-from orchestrator.errors import InvalidOption
 from orchestrator.metrics import KINDS, MINUTE_MS, Overview
-from orchestrator.queue import QueueMeta
+from orchestrator.queue.observing import QueueMeta
 
-STATES = ("waiting", "active", "delayed", "completed", "failed", "canceled")
+STATES = ("waiting", "active", "delayed", "waiting-children", "completed", "failed", "canceled")
 COUNTED = tuple(kind for kind in KINDS if not kind.endswith("_ms"))
-UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
-_RATE = re.compile(r"([0-9]{1,5})/([0-9]{0,9}(?:ms|s|m|h))")
 
 app = typer.Typer(help="See what waits where; pause, resume and limit queues.", invoke_without_command=True)
 
@@ -81,8 +78,8 @@ def limits(
     as_json: AsJson = False,
 ) -> None:
     """Show, set or lift what limits the starts of a queue's jobs."""
-    starts = None if rate is None else _rate(rate)
-    hold_ms = None if hold is None else _duration_ms("--hold", hold)
+    starts = None if rate is None else read_rate(rate)
+    hold_ms = None if hold is None else duration_ms("--hold", hold)
     with opened(name) as queue:
         if concurrency is not None:
             queue.set_global_concurrency(concurrency)
@@ -139,22 +136,3 @@ def _limits(meta: QueueMeta) -> list[tuple[str, str | Text]]:
 def _as_json(overview: Overview) -> dict[str, object]:
     counts = {"queue": overview.queue, "counts": dict(overview.counts), "pending": overview.pending}
     return counts | overview.stats._asdict()
-
-
-def _rate(text: str) -> tuple[int, int]:
-    """`10/1s`, `500/m` or `0`."""
-    if text == "0":
-        return 0, 1
-    found = _RATE.fullmatch(text)
-    if found is None:
-        raise InvalidOption("--rate", "must be starts and a time, as in 10/1s or 500/m, or 0")
-    span = found[2] if found[2][0].isdigit() else f"1{found[2]}"
-    return int(found[1]), _duration_ms("--rate", span)
-
-
-def _duration_ms(option: str, text: str) -> int:
-    """`30s`, `5m` or `0`."""
-    found = _DURATION.fullmatch("0ms" if text == "0" else text)
-    if found is None:
-        raise InvalidOption(option, "must be a time, as in 500ms, 30s, 5m or 1h")
-    return int(found[1]) * UNITS_MS[found[2]]

@@ -1,7 +1,6 @@
 """`kargah schedules`: what is made again and again."""
 
-from collections.abc import Sequence
-from typing import Annotated, Protocol, cast
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -9,8 +8,9 @@ from rich.text import Text
 from orchestrator.cli.console import out
 from orchestrator.cli.store import OtherQueue, opened, opened_all
 from orchestrator.cli.tables import AsJson, instant, print_json, print_rows, table_of
-from orchestrator.errors import JobNotFound, KargahError
+from orchestrator.errors import JobNotFound
 from orchestrator.queue import MAX_PAGE
+from orchestrator.schedule import JobScheduler, RepeatOptions
 from orchestrator.sync import Queue
 
 app = typer.Typer(help="See and remove schedules: jobs that are made again and again.", no_args_is_help=True)
@@ -18,38 +18,10 @@ app = typer.Typer(help="See and remove schedules: jobs that are made again and a
 MOST = 1000
 
 
-class Repeat(Protocol):
-    """When a schedule makes a job."""
-
-    every_ms: int | None
-    cron: str | None
-    tz: str
-
-
-class Schedule(Protocol):
-    """What is shown of a schedule."""
-
-    id: str
-    name: str
-    repeat: Repeat
-    next_at: int | None
-    made: int
-
-
-class WithSchedules(Protocol):
-    """The part of a queue that is used here."""
-
-    def get_job_schedulers(self, start: int, count: int) -> Sequence[Schedule]:
-        """A page of them, next first."""
-
-    def remove_job_scheduler(self, scheduler_id: str) -> bool:
-        """Whether there was one."""
-
-
 @app.command("list")
 def list_(queue: OtherQueue = "", as_json: AsJson = False) -> None:
     """List the schedules of all queues, or of one; those that are due next first."""
-    found: list[tuple[str, Schedule]] = []
+    found: list[tuple[str, JobScheduler]] = []
     if queue:
         with opened(queue) as one:
             found = _schedules_of(one)
@@ -75,28 +47,22 @@ def remove(
 ) -> None:
     """Remove a schedule, with its job that has not started yet. (default queue: the generations')"""
     with opened(queue) as store:
-        if not _with_schedules(store).remove_job_scheduler(schedule_id):
+        if not store.remove_job_scheduler(schedule_id):
             raise JobNotFound(f"there is no schedule {schedule_id} in the queue {store.name}")
     out.print("removed")
 
 
-def _schedules_of(queue: Queue) -> list[tuple[str, Schedule]]:
-    found: list[tuple[str, Schedule]] = []
+def _schedules_of(queue: Queue) -> list[tuple[str, JobScheduler]]:
+    found: list[tuple[str, JobScheduler]] = []
     while len(found) < MOST:
-        page = _with_schedules(queue).get_job_schedulers(len(found), MAX_PAGE)
+        page = queue.get_job_schedulers(len(found), MAX_PAGE)
         found += [(queue.name, schedule) for schedule in page]
         if len(page) < MAX_PAGE:
             break
     return found
 
 
-def _every(repeat: Repeat) -> str:
+def _every(repeat: RepeatOptions) -> str:
     if repeat.cron is not None:
         return repeat.cron if repeat.tz == "UTC" else f"{repeat.cron} {repeat.tz}"
     return f"{(repeat.every_ms or 0) / 1000:g}s"
-
-
-def _with_schedules(queue: Queue) -> WithSchedules:
-    if not hasattr(queue, "get_job_schedulers"):
-        raise KargahError("this version of Kargah has no schedules")
-    return cast(WithSchedules, queue)

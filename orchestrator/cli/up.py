@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import httpx
 import msgspec
-import redis.asyncio
+from redis.exceptions import RedisError
 from rich.console import Console
 from rich.text import Text
 
 from orchestrator.cli.console import err, out, service_url
 from orchestrator.embedded import EmbeddedServer, check_server
 from orchestrator.errors import StartFailed
+from orchestrator.scripts import connect
 from orchestrator.settings import Settings
 from orchestrator.supervisor import Program, Supervisor
 
@@ -123,10 +124,10 @@ def free_port(settings: Settings) -> int:
 
 async def check_named_server(url: str) -> None:
     """Raise `StartFailed` for a server that does not answer, `InvalidOption` for one that may lose jobs."""
-    client = redis.asyncio.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0)
+    client = connect(url, max_connections=1)
     try:
         await check_server(client)
-    except (redis.exceptions.RedisError, OSError) as problem:
+    except (RedisError, OSError) as problem:
         raise StartFailed(f"the server of KARGAH_REDIS_URL does not answer: {problem}") from problem
     finally:
         await client.aclose()

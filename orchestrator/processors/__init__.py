@@ -72,12 +72,13 @@ def runner_of(processor: Processor, cancel_grace_ms: int) -> Runner:
         return SandboxPool(processor, cancel_grace_ms)
     if not callable(processor):
         raise InvalidOption("processor", "must be a function, or a Sandbox")
-    if _is_async(processor):
+    if is_async(processor):
         return OnTheLoop(cast("Callable[[ActiveJob], Awaitable[Any]]", processor))
     return Threads(cast("Callable[[SyncJob], Any]", processor))
 
 
-def _is_async(processor: Any) -> bool:
+def is_async(processor: Any) -> bool:
+    """Whether a call of it has to be awaited."""
     while hasattr(processor, "func"):  # functools.partial
         processor = processor.func
     return inspect.iscoroutinefunction(processor) or inspect.iscoroutinefunction(getattr(processor, "__call__", None))  # noqa: B004

@@ -2,6 +2,7 @@
 
 from orchestrator.queue.admin import Admin
 from orchestrator.queue.bulk import BulkAdding, BulkJob
+from orchestrator.queue.children import Children
 from orchestrator.queue.cleaning import Cleaning
 from orchestrator.queue.connection import QueueConnection
 from orchestrator.queue.groups import Groups
@@ -31,6 +32,7 @@ class Queue(
     Admin,
     Cleaning,
     Groups,
+    Children,
     Observing,
     Waiting,
     Reading,
@@ -39,6 +41,12 @@ class Queue(
 
         async with Queue("paint", "redis://localhost") as queue:
             job = await queue.add("portrait", {"of": "a cat"}, JobOptions(priority=1, attempts=3))
+
+    name: 1 to 64 letters, digits, '_', '.' and '-'.
+    redis: a URL (`redis://`, `rediss://`, `unix://`, or `redis+cluster://` for a cluster), or a client of
+        redis.asyncio, which stays open when the queue is closed.
+    default_job_options: for what an add does not name.
+    deadline_s: how long a call is sent again while Redis is away, in seconds.
 
     Every call may raise `StoreUnavailable` (Redis is full) or `OutcomeUnknown` (no answer within `deadline_s`).
 

@@ -7,8 +7,10 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from orchestrator.errors import InvalidOption, StoreUnavailable
+from orchestrator.given import check_kind
 from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, encode_json
-from orchestrator.keys import new_job_id, new_token
+from orchestrator.keys import Keys, new_job_id, new_token
+from orchestrator.parent import Parent
 from orchestrator.queue.reading import Reading
 from orchestrator.replies import Added
 from orchestrator.telemetry import adding
@@ -39,7 +41,8 @@ class Adding(Reading):
 
         The same id again (also after a lost answer) gives the job that is there, `duplicated` when another
         call made it; a deduplication id that is held gives its holder, `deduplicated`. Raises `InvalidOption` before
-        anything is sent, `QueueFull` when `max_waiting` jobs are there already or the relay is far behind.
+        anything is sent, `QueueFull` when `max_waiting` jobs are there already or the relay is far behind, and
+        `FlowRefused` when its parent cannot take it.
         """
         with adding(self.name, name) as note:
             new = self._check(name, data, opts)
@@ -51,17 +54,25 @@ class Adding(Reading):
     async def fan_out(self, name: str, data: object, opts: JobOptions) -> Job:
         """Store a job that the service owes, like the delivery of an event: also when Redis is full.
 
-        Otherwise like `add`, but for the queue's defaults and for deduplication, which would drop it.
+        Otherwise like `add`, but for the queue's defaults, for deduplication, which would drop it, and for a parent,
+        which could refuse it.
         """
+        check_kind("opts", opts, JobOptions, or_none=False)
         if opts.deduplication is not None:
             raise InvalidOption("deduplication", "does not go with fan_out: what is owed is not dropped")
+        if opts.parent is not None:
+            raise InvalidOption("parent", "does not go with fan_out: what is owed is not refused")
         new = _prepare(name, data, opts)
         with contextlib.suppress(StoreUnavailable):  # naming the queue can wait for a server with room
             await self._register()
         return await self._store(self.scripts.fan_out, new)
 
     def _check(self, name: str, data: object, opts: JobOptions | None) -> NewJob:
-        return _prepare(name, data, (opts or JobOptions()).over(self._default_job_options))
+        check_kind("opts", opts, JobOptions)
+        new = _prepare(name, data, (opts or JobOptions()).over(self._default_job_options))
+        if new.header.parent is not None:
+            self._check_parent(new.header.parent)
+        return new
 
     async def _store(self, script: AddScript, new: NewJob) -> Job:
         met_before = ""
@@ -85,6 +96,10 @@ class Adding(Reading):
             priority=new.header.priority,
             due_at=added.created_at + new.header.delay_ms if new.header.delay_ms else None,
         )
+
+    def _check_parent(self, parent: Parent) -> None:
+        if Keys(parent.queue).tag != self.keys.tag:
+            raise InvalidOption("parent.queue", f"{parent.queue} has another tag than {self.name}")
 
     async def _met(self, new: NewJob, added: Added, *, is_last: bool) -> Job | None:
         """The job that was there; None when it ended between the two calls, and the id or key may be free again.

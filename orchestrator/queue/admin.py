@@ -33,7 +33,7 @@ class Admin(QueueConnection):
         await self.scripts.set_limits(new_token(), rate=(max_starts, duration_ms))
 
     async def set_max_waiting(self, count: int) -> None:
-        """Refuse adds (`QueueFull`) while so many jobs wait or are delayed; 0 lifts the limit.
+        """Refuse adds (`QueueFull`) while so many jobs wait, also for a time or for children; 0 lifts the limit.
 
         It bounds what producers may pile up: retries, stalled jobs and those handed back always find room.
         """

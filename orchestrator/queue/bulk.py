@@ -38,7 +38,7 @@ class BulkAdding(Adding):
 
         All are stored, or none: up to 500 jobs and 8 MiB. With `atomic=False` any number, a chunk at a time; what
         stops it on the way is a `BulkIncomplete` that says which are stored. Every job is checked before any is sent:
-        `InvalidOption` names it, as in `jobs[3].priority`.
+        `InvalidOption` names it, as in `jobs[3].priority`. A parent must be there before; see `FlowProducer`.
         """
         with adding(self.name, "bulk"):
             return await self._add_all(self._check_all(jobs), is_atomic=atomic)

@@ -1,12 +1,16 @@
 """What every part of a queue stands on: its name, its keys, its connections."""
 
+import time
 from types import TracebackType
 from typing import Self
 
+from orchestrator.given import check_kind
 from orchestrator.group import WhyWaiting
 from orchestrator.job import JobOptions
 from orchestrator.keys import QUEUES_KEY, Keys
-from orchestrator.scripts import DEADLINE_S, Client, Scripts, connect
+from orchestrator.scripts import DEADLINE_S, Client, Scripts, check_client, connect
+
+REGISTER_AGAIN_S = 60.0
 
 
 class QueueConnection:
@@ -20,13 +24,14 @@ class QueueConnection:
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> None:
+        check_kind("default_job_options", default_job_options, JobOptions)
         self.keys = Keys(name)
         self.name = name
         self._owns_client = isinstance(redis, str)
-        self.client: Client = connect(redis) if isinstance(redis, str) else redis
+        self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self.scripts = Scripts(self.client, self.keys, deadline_s)
         self._default_job_options = default_job_options or JobOptions()
-        self._is_registered = False
+        self._registered_at = -REGISTER_AGAIN_S
         self._whys: dict[str, tuple[float, WhyWaiting | None]] = {}
 
     async def __aenter__(self) -> Self:
@@ -43,7 +48,8 @@ class QueueConnection:
             await self.client.aclose()
 
     async def _register(self) -> None:
-        """Name this queue to the duties and relays, before its first job."""
-        if not self._is_registered:
+        """Name this queue to the duties and relays, before its first job; again for a server that lost its memory."""
+        now = time.monotonic()
+        if now - self._registered_at >= REGISTER_AGAIN_S:
             await self.scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, self.name))
-            self._is_registered = True
+            self._registered_at = now

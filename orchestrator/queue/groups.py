@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from orchestrator.errors import JobNotFound
+from orchestrator.given import check_kind
 from orchestrator.group import (
     MAX_CONCURRENCY,
     MAX_WAITING,
@@ -40,6 +41,7 @@ class Groups(Reading):
 
     async def set_group_rate_limit(self, group: str, limit: RateLimit | None) -> None:
         """At most so many starts of the group in any window; None = the queue's default for groups."""
+        check_kind("limit", limit, RateLimit)
         if limit is not None:
             limit.check("limit")
         await self._set_group(group, rate_max=limit and limit.max_starts, rate_ms=limit and limit.duration_ms)
@@ -83,6 +85,7 @@ class Groups(Reading):
         if concurrency is not None:
             check_int("concurrency", concurrency, 0, MAX_CONCURRENCY)
             changes["group_concurrency"] = concurrency
+        check_kind("rate_limit", rate_limit, RateLimit)
         if rate_limit is not None:
             rate_limit.check("rate_limit")
             changes |= {"group_rate_max": rate_limit.max_starts, "group_rate_ms": rate_limit.duration_ms}
@@ -130,7 +133,8 @@ class Groups(Reading):
         asked_s, known = self._whys.get(check_job_id(job_id), (-WHY_EVERY_S, None))
         if known is not None and now_s - asked_s < WHY_EVERY_S:
             return known
-        found = read_why(await self.scripts.get_position(job_id), None)
+        position, (_, workers) = await asyncio.gather(self.scripts.get_position(job_id), self.scripts.get_workers(0, 0))
+        found = read_why(position, workers)
         if found is None:
             raise JobNotFound(f"there is no job {job_id}")
         self._whys = {key: value for key, value in self._whys.items() if now_s - value[0] < WHY_EVERY_S}

@@ -15,7 +15,11 @@ MAX_QUEUES = 1000
 
 
 class QueueMeta(NamedTuple):
-    """How a queue is set. None = no limit; `limited_until` is ms since the epoch."""
+    """How a queue is set. None = no limit.
+
+    paused: nothing starts. concurrency: at most so many run at once. At most rate_max starts in any rate_ms.
+    limited_until: ms since the epoch, on hold by hand. metrics: whether it counts.
+    """
 
     paused: bool
     concurrency: int | None

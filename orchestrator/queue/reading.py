@@ -76,9 +76,9 @@ class Reading(QueueConnection):
         return await self.scripts.get_counts()
 
     async def count(self) -> int:
-        """How many jobs have yet to start: waiting and delayed ones."""
+        """How many jobs have yet to start: waiting and delayed ones, and those that wait for children."""
         counts = await self.get_counts()
-        return counts["waiting"] + counts["delayed"]
+        return counts["waiting"] + counts["delayed"] + counts["waiting-children"]
 
     async def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:
         """How many jobs of each of these priorities (at most 500) wait."""

@@ -3,6 +3,7 @@
 import asyncio
 
 from orchestrator.errors import JobNotFound
+from orchestrator.given import check_kind
 from orchestrator.job import check_int
 from orchestrator.keys import new_token
 from orchestrator.queue.connection import QueueConnection
@@ -25,6 +26,8 @@ class Schedules(QueueConnection):
         Raises `InvalidOption` before anything is sent, and `StoreUnavailable` when Redis is full.
         """
         check_scheduler_id(scheduler_id)
+        check_kind("repeat", repeat, RepeatOptions, or_none=False)
+        check_kind("template", template, JobTemplate)
         repeat.check()
         encoded = (template or JobTemplate(scheduler_id)).encode(scheduler_id, self._default_job_options)
         await self._register()

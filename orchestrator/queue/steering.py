@@ -13,22 +13,27 @@ MAX_REASON_BYTES = 512
 class Steering(Reading):
     """What is done to one job."""
 
-    async def cancel(self, job_id: str, by: str = "", reason: str = "") -> Job:
+    async def cancel(self, job_id: str, by: str = "", reason: str = "", *, cancel_children: bool = True) -> Job:
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
+        What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
         Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
-        `JobNotFound`, and `WrongState` when it has finished.
+        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
         """
-        request = CancelRequest(clip(by, MAX_REASON_BYTES), clip(reason, MAX_REASON_BYTES))
-        return await self.scripts.cancel_job(new_token(), check_job_id(job_id), msgspec.json.encode(request))
+        request = msgspec.json.encode(CancelRequest(clip(by, MAX_REASON_BYTES), clip(reason, MAX_REASON_BYTES)))
+        return await self.scripts.cancel_job(new_token(), check_job_id(job_id), request, whole=cancel_children)
 
     async def retry(self, job_id: str) -> Job:
         """Start a new run of a finished job, with fresh attempts. Raises `JobNotFound`, `WrongState`."""
         return await self.scripts.reprocess_job(new_token(), check_job_id(job_id))
 
-    async def remove(self, job_id: str) -> bool:
-        """Remove a job that does not run, with its history and files. Raises `WrongState` while it runs."""
-        return await self.scripts.remove_job(new_token(), check_job_id(job_id))
+    async def remove(self, job_id: str, *, remove_children: bool = True) -> bool:
+        """Remove a job that does not run, with its history and files, and with all jobs below it.
+
+        Raises `WrongState` while it, or one below it, runs, and `FlowRefused` with more than 500 jobs below it; then
+        nothing is removed. With `remove_children=False` those run on for nobody. A parent waits for it no more.
+        """
+        return await self.scripts.remove_job(new_token(), check_job_id(job_id), whole=remove_children)
 
     async def promote(self, job_id: str) -> Job:
         """End a job's delay; its priority stays. Raises `JobNotFound`, `WrongState`."""

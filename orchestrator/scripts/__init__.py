@@ -3,7 +3,8 @@
 from orchestrator.scripts.adding import AddingScripts
 from orchestrator.scripts.call import DEADLINE_S
 from orchestrator.scripts.cleaning import CleaningScripts
-from orchestrator.scripts.connection import Client, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts.connection import Client, check_client, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts.flows import FlowEntry, FlowScripts
 from orchestrator.scripts.groups import GroupScripts
 from orchestrator.scripts.listener import Listener, listen
 from orchestrator.scripts.observing import ObservingScripts
@@ -19,11 +20,13 @@ __all__ = [
     "Claims",
     "Client",
     "Finish",
+    "FlowEntry",
     "Limits",
     "Listener",
     "Page",
     "Report",
     "Scripts",
+    "check_client",
     "connect",
     "drop_connections",
     "end_tasks",
@@ -40,6 +43,7 @@ class Scripts(
     CleaningScripts,
     GroupScripts,
     ScheduleScripts,
+    FlowScripts,
     UpkeepScripts,
     ObservingScripts,
 ):

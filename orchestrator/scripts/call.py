@@ -21,6 +21,7 @@ _ERRORS: dict[str, type[errors.KargahError]] = {
     "WRONG_STATE": errors.WrongState,
     "LEASE_LOST": errors.LeaseLost,
     "QUEUE_FULL": errors.QueueFull,
+    "FLOW_REFUSED": errors.FlowRefused,
     "GROUP_FULL": errors.GroupFull,
     "LAYOUT_MISMATCH": errors.LayoutMismatch,
     "OOM": errors.StoreUnavailable,

@@ -9,6 +9,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from orchestrator.errors import InvalidOption
 from orchestrator.scripts.cluster import SCHEMES, ClusterClient
 
 Client: TypeAlias = Redis
@@ -32,7 +33,19 @@ def connect(url: str, *, max_connections: int = 64, timeout_s: float | None = 5.
     }
     if url.startswith(SCHEMES):
         return ClusterClient(url, **options)
-    return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+    try:
+        return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+    except ValueError as problem:
+        raise InvalidOption("redis", f"is no URL of a Redis: {problem}") from None
+
+
+def check_client(redis: object) -> Client:
+    """The client itself. Raises `InvalidOption` for what is none, or none that this package can use."""
+    if not isinstance(redis, Redis):
+        raise InvalidOption("redis", f"must be a URL, or a client of redis.asyncio, not {type(redis).__name__}")
+    if not isinstance(redis, ClusterClient) and redis.connection_pool.connection_kwargs.get("decode_responses"):
+        raise InvalidOption("redis", "must not decode its answers: decode_responses=True cannot carry pictures")
+    return redis
 
 
 def twin(client: Client, *, max_connections: int, timeout_s: float) -> Client:

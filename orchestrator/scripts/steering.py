@@ -8,17 +8,17 @@ from orchestrator.scripts.call import ScriptCaller
 class SteeringScripts(ScriptCaller):
     """What an operator or a producer changes."""
 
-    async def cancel_job(self, token: str, job_id: str, cancel: bytes) -> Job:
-        """Cancel, or ask the worker to."""
-        return read_job(self.keys.queue, await self._run("cancel_job", token, job_id, cancel))
+    async def cancel_job(self, token: str, job_id: str, cancel: bytes, *, whole: bool = True) -> Job:
+        """Cancel, or ask the worker to; `whole`: with all below it."""
+        return read_job(self.keys.queue, await self._run("cancel_job", token, job_id, cancel, int(whole)))
 
     async def reprocess_job(self, token: str, job_id: str) -> Job:
         """Start a new run of a finished job."""
         return read_job(self.keys.queue, await self._run("reprocess_job", token, job_id))
 
-    async def remove_job(self, token: str, job_id: str) -> bool:
-        """Remove a job that does not run."""
-        return bool(await self._run("remove_job", token, job_id))
+    async def remove_job(self, token: str, job_id: str, *, whole: bool = True) -> bool:
+        """Remove a job that does not run; `whole`: with all below it."""
+        return bool(await self._run("remove_job", token, job_id, int(whole)))
 
     async def promote(self, token: str, job_id: str) -> Job:
         """End a job's delay."""

@@ -9,6 +9,7 @@ A queue may be shared by threads, and used on after a fork (gunicorn, multiproce
 of its own, on which the calls run. In async code use `orchestrator.Queue`.
 """
 
+from orchestrator.sync.flows import FlowProducer
 from orchestrator.sync.queue import Queue
 
-__all__ = ["Queue"]
+__all__ = ["FlowProducer", "Queue"]

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from orchestrator import children
+from orchestrator.children import ChildPage, ChildState, DependenciesCount, JobNode
 from orchestrator.events import Event
 from orchestrator.group import Group, RateLimit, WhyWaiting
-from orchestrator.job import Job, JobOptions, JobState
+from orchestrator.job import Job, JobError, JobOptions, JobState
 from orchestrator.metrics import Metrics, Overview, QueueStats
 from orchestrator.presence import WorkerInfo
 from orchestrator.queue import Queue as Asynchronous
@@ -39,7 +41,7 @@ class Queue(Facade[Asynchronous]):
 
         All are stored, or none: up to 500 jobs and 8 MiB. With `atomic=False` any number, a chunk at a time; what
         stops it on the way is a `BulkIncomplete` that says which are stored. Every job is checked before any is sent:
-        `InvalidOption` names it, as in `jobs[3].priority`.
+        `InvalidOption` names it, as in `jobs[3].priority`. A parent must be there before; see `FlowProducer`.
         """
         return self._call(lambda opened: opened.add_bulk(jobs, atomic=atomic))
 
@@ -48,32 +50,39 @@ class Queue(Facade[Asynchronous]):
 
         The same id again (also after a lost answer) gives the job that is there, `duplicated` when another
         call made it; a deduplication id that is held gives its holder, `deduplicated`. Raises `InvalidOption` before
-        anything is sent, `QueueFull` when `max_waiting` jobs are there already or the relay is far behind.
+        anything is sent, `QueueFull` when `max_waiting` jobs are there already or the relay is far behind, and
+        `FlowRefused` when its parent cannot take it.
         """
         return self._call(lambda opened: opened.add(name, data, opts))
 
     def fan_out(self, name: str, data: object, opts: JobOptions) -> Job:
         """Store a job that the service owes, like the delivery of an event: also when Redis is full.
 
-        Otherwise like `add`, but for the queue's defaults and for deduplication, which would drop it.
+        Otherwise like `add`, but for the queue's defaults, for deduplication, which would drop it, and for a parent,
+        which could refuse it.
         """
         return self._call(lambda opened: opened.fan_out(name, data, opts))
 
-    def cancel(self, job_id: str, by: str = "", reason: str = "") -> Job:
+    def cancel(self, job_id: str, by: str = "", reason: str = "", *, cancel_children: bool = True) -> Job:
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
+        What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
         Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
-        `JobNotFound`, and `WrongState` when it has finished.
+        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
         """
-        return self._call(lambda opened: opened.cancel(job_id, by, reason))
+        return self._call(lambda opened: opened.cancel(job_id, by, reason, cancel_children=cancel_children))
 
     def retry(self, job_id: str) -> Job:
         """Start a new run of a finished job, with fresh attempts. Raises `JobNotFound`, `WrongState`."""
         return self._call(lambda opened: opened.retry(job_id))
 
-    def remove(self, job_id: str) -> bool:
-        """Remove a job that does not run, with its history and files. Raises `WrongState` while it runs."""
-        return self._call(lambda opened: opened.remove(job_id))
+    def remove(self, job_id: str, *, remove_children: bool = True) -> bool:
+        """Remove a job that does not run, with its history and files, and with all jobs below it.
+
+        Raises `WrongState` while it, or one below it, runs, and `FlowRefused` with more than 500 jobs below it; then
+        nothing is removed. With `remove_children=False` those run on for nobody. A parent waits for it no more.
+        """
+        return self._call(lambda opened: opened.remove(job_id, remove_children=remove_children))
 
     def promote(self, job_id: str) -> Job:
         """End a job's delay; its priority stays. Raises `JobNotFound`, `WrongState`."""
@@ -137,7 +146,7 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.set_global_rate_limit(max_starts, duration_ms))
 
     def set_max_waiting(self, count: int) -> None:
-        """Refuse adds (`QueueFull`) while so many jobs wait or are delayed; 0 lifts the limit.
+        """Refuse adds (`QueueFull`) while so many jobs wait, also for a time or for children; 0 lifts the limit.
 
         It bounds what producers may pile up: retries, stalled jobs and those handed back always find room.
         """
@@ -300,6 +309,50 @@ class Queue(Facade[Asynchronous]):
         """
         return self._call(lambda opened: opened.why_waiting(job_id))
 
+    def get_children_values(self, job_id: str) -> dict[str, Any]:
+        """The results of the completed children, by `<queue>:<id>`.
+
+        A result over 64 KiB stays with its child, and is missing here once that is gone.
+        """
+        return self._call(lambda opened: opened.get_children_values(job_id))
+
+    def get_ignored_children_failures(self, job_id: str) -> dict[str, JobError]:
+        """Why children failed whose policy is "ignore" or "continue_parent", by `<queue>:<id>`."""
+        return self._call(lambda opened: opened.get_ignored_children_failures(job_id))
+
+    def get_dependencies(
+        self,
+        job_id: str,
+        states: Iterable[ChildState] = tuple(ChildState),
+        cursor: str | None = None,
+        count: int = children.MAX_PAGE,
+    ) -> ChildPage:
+        """A page of the children in these states, about `count` of them; go on with its cursor until that is None."""
+        return self._call(lambda opened: opened.get_dependencies(job_id, states, cursor, count))
+
+    def get_dependencies_count(self, job_id: str) -> DependenciesCount:
+        """How many children have come how far."""
+        return self._call(lambda opened: opened.get_dependencies_count(job_id))
+
+    def get_flow(self, job_id: str, depth: int = 10, max_children: int = 20) -> JobNode | None:
+        """The job and the tree below it, as far as it is kept; None when there is no such job.
+
+        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each job is read by itself, so a tree
+        that changes meanwhile is not that of one instant.
+        """
+        return self._call(lambda opened: opened.get_flow(job_id, depth, max_children))
+
+    def remove_unprocessed_children(self, job_id: str) -> int:
+        """Remove the children that have not ended and do not run, with all below them; returns how many.
+
+        One below which a job runs stays. A parent that waited only for these goes on.
+        """
+        return self._call(lambda opened: opened.remove_unprocessed_children(job_id))
+
+    def remove_child_dependency(self, job_id: str) -> bool:
+        """Let the job's parent wait for it no more; False when it did not. The job itself goes on."""
+        return self._call(lambda opened: opened.remove_child_dependency(job_id))
+
     def get_metrics(self, kind: str, start_minute: int | None = None, end_minute: int | None = None) -> Metrics:
         """A counter (`orchestrator.metrics.KINDS`) minute by minute, zeros included, up to `end_minute` and with it.
 
@@ -382,7 +435,7 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.get_counts())
 
     def count(self) -> int:
-        """How many jobs have yet to start: waiting and delayed ones."""
+        """How many jobs have yet to start: waiting and delayed ones, and those that wait for children."""
         return self._call(lambda opened: opened.count())
 
     def get_counts_per_priority(self, priorities: Sequence[int]) -> dict[int, int]:

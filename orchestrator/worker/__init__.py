@@ -11,11 +11,12 @@ from typing import Self, cast
 from orchestrator.attempt import Attempt
 from orchestrator.endings import Endings, Strategy
 from orchestrator.errors import InvalidOption, WrongState
+from orchestrator.given import check_kind
 from orchestrator.group import Batch, RateLimit
-from orchestrator.job import KeepJobs, check_bool, check_int, clip
+from orchestrator.job import KeepJobs, check_bool, check_int, check_number, clip
 from orchestrator.log import get_logger
 from orchestrator.presence import Info
-from orchestrator.processors import Processor, Runner, runner_of
+from orchestrator.processors import Processor, Runner, is_async, runner_of
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.service import duties
@@ -54,22 +55,41 @@ class Worker:
     `orchestrator.errors.ProcessorError`; other exceptions count as transient). A job runs at least once: after
     a lost lease it may run again elsewhere, but only one attempt's end is ever recorded.
 
-    lease_ms: how long a job is held without renewal; renewed every third of it, and at least every 2 s.
-    processor: None = no job is claimed but by `get_next_job`.
-    interval_ms: how often this process looks for due and stalled jobs.
-    stop_grace_s: how long `stop` lets running jobs go on before it hands them back.
-    cancel_grace_ms: how long a processor may take to stop once its job is canceled or its time is over.
-    backoff_strategies: pauses for jobs whose `Backoff.type` names them; see `orchestrator.endings.Strategy`.
-    keep_stack: whether `Job.stack` tells where a failed attempt failed.
-    max_started_attempts: a job started more often in one run, for whatever reason, fails without running; 0 = no limit.
-    remove_on_complete, remove_on_fail: for jobs that this worker ends and that do not say it themselves.
-    limiter: at most so many starts by all workers of this name, besides the limits of the queue and of groups.
-    batch: the processor gets a list of jobs of one `batch_key` and returns a list of results or exceptions; a job
-        without a key comes alone. `concurrency` then counts batches.
-    warm_keys: tells the affinity keys of what is loaded here; jobs that need one of them are preferred among those
-        whose turn is near, but none is passed over for longer than `affinity_patience_ms`.
-    keeper: whether a small process renews the leases while a processor blocks this one; without use for a `Sandbox`.
-    info: what `Queue.get_workers` tells of it (device, model, VRAM …): a mapping, or a quick function that makes one.
+    queue, processor, redis are all that most workers need. The others, each with a sensible default:
+
+    What runs
+        processor: an async function on the event loop; a plain one in threads; a `Sandbox` in processes of its own;
+            None = no job is claimed but by `get_next_job`.
+        concurrency: how many jobs (or batches) at once, 1 to 10,000; may be set while it runs.
+        batch: the processor gets a list of jobs of one `batch_key`, and returns a list of results or exceptions; a
+            job without a key comes alone.
+        limiter: at most so many starts by all workers of this name, besides the limits of the queue and of groups.
+        warm_keys: tells the affinity keys of what is loaded here; jobs that need one of them are preferred among
+            those whose turn is near, but none is passed over for longer than `affinity_patience_ms`.
+
+    How it holds its jobs
+        lease_ms: how long a job is held without renewal, at least 100; renewed every third of it, and at least every
+            2 s. A worker that dies is replaced after it.
+        interval_ms: how often this process looks for due and stalled jobs, 10 to 60,000.
+        keeper: whether a small process renews the leases while a processor blocks this one; without use for a
+            `Sandbox`.
+
+    How attempts end
+        backoff_strategies: pauses for jobs whose `Backoff.type` names them; see `orchestrator.endings.Strategy`.
+        max_started_attempts: a job started more often in one run, for whatever reason, fails without running;
+            0 = no limit.
+        remove_on_complete, remove_on_fail: for jobs that this worker ends and that do not say it themselves.
+        keep_stack: whether `Job.stack` tells where a failed attempt failed.
+        progress_interval_ms: least distance between two progress events of a job.
+
+    How it stops
+        stop_grace_s: how long `stop` lets running jobs go on before it hands them back.
+        cancel_grace_ms: how long a processor may take to stop once its job is canceled or its time is over.
+
+    Who it is
+        name: what jobs and events call it, up to 256 bytes; the host and the process unless given.
+        info: what `Queue.get_workers` tells of it (device, model, VRAM …): a mapping, or a quick function that makes
+            one.
 
     Source: BullMQ's Worker.
     """
@@ -81,29 +101,34 @@ class Worker:
         redis: "str | Client" = "redis://localhost:6379",
         *,
         concurrency: int = 1,
+        batch: Batch | None = None,
+        limiter: RateLimit | None = None,
+        warm_keys: Callable[[], Sequence[str]] | None = None,
+        affinity_patience_ms: int = 10_000,
         lease_ms: int = 30_000,
         interval_ms: int = 1000,
-        name: str | None = None,
-        stop_grace_s: float = 30.0,
-        cancel_grace_ms: int = 5000,
-        progress_interval_ms: int = 100,
+        keeper: bool = True,
         backoff_strategies: Mapping[str, Strategy] | None = None,
-        keep_stack: bool = True,
         max_started_attempts: int = 0,
         remove_on_complete: bool | int | KeepJobs | None = None,
         remove_on_fail: bool | int | KeepJobs | None = None,
-        limiter: RateLimit | None = None,
-        batch: Batch | None = None,
-        warm_keys: Callable[[], Sequence[str]] | None = None,
-        affinity_patience_ms: int = 10_000,
+        keep_stack: bool = True,
+        progress_interval_ms: int = 100,
+        stop_grace_s: float = 30.0,
+        cancel_grace_ms: int = 5000,
+        name: str | None = None,
         info: Info | None = None,
-        keeper: bool = True,
     ) -> None:
         check_int("concurrency", concurrency, 1, MAX_CONCURRENCY)
         check_int("max_started_attempts", max_started_attempts, 0, 1_000_000)
         check_int("lease_ms", lease_ms, 100, 86_400_000)
         check_int("interval_ms", interval_ms, 10, 60_000)
+        check_number("stop_grace_s", stop_grace_s, 0, 86_400)
+        check_int("cancel_grace_ms", cancel_grace_ms, 0, 86_400_000)
+        check_int("progress_interval_ms", progress_interval_ms, 0, 86_400_000)
+        check_bool("keep_stack", keep_stack)
         check_bool("keeper", keeper)
+        check_kind("name", name, str)
         endings = Endings(backoff_strategies, keep_stack=keep_stack)
         keep = keep_rule(remove_on_complete, remove_on_fail)
         wishes = Wishes(limiter, batch, warm_keys, affinity_patience_ms)
@@ -328,6 +353,8 @@ def _runner_of(
     processor: Processor | BatchProcessor | None, batch: Batch | None, cancel_grace_ms: int
 ) -> Runner | None:
     """How single jobs are run; a batch processor, which is an async function, is called as it is."""
+    if batch is not None and not is_async(processor):
+        raise InvalidOption("processor", "must be an async function where there is a batch")
     if processor is None or batch is not None:
         return None
     return runner_of(cast(Processor, processor), cancel_grace_ms)

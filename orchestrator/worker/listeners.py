@@ -13,7 +13,9 @@ from orchestrator.scripts import end_tasks
 
 log = get_logger("worker")
 
-What: TypeAlias = Literal["active", "completed", "failed", "canceled", "delayed", "waiting", "lost", "error"]
+What: TypeAlias = Literal[
+    "active", "completed", "failed", "canceled", "delayed", "waiting", "waiting-children", "lost", "error"
+]
 
 
 class WorkerEvent(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.endings import Endings
-from orchestrator.errors import DelayedError, LeaseLost, TransientError, WaitingError, WrongState
+from orchestrator.errors import DelayedError, LeaseLost, TransientError, WaitingChildrenError, WaitingError, WrongState
 from orchestrator.job import JobState, check_int
 from orchestrator.scripts import Claim, Claims, Finish, Scripts, end_tasks
 from orchestrator.worker.claimer import LAST_CALLS_S, Claimer
@@ -43,6 +43,10 @@ class ClaimedJob(ActiveJob):
     async def move_to_wait(self) -> JobState:
         """It goes back to its old place; no attempt is counted."""
         return await self._manual.end(self, self._manual.endings.stepped(self, WaitingError()))
+
+    async def move_to_waiting_children(self) -> JobState:
+        """It goes on when all its children have ended; no attempt is counted."""
+        return await self._manual.end(self, self._manual.endings.stepped(self, WaitingChildrenError()))
 
     async def extend_lock(self, lease_ms: int) -> None:
         """Hold it for so long from now, as before work that keeps the worker from renewing. Raises `LeaseLost`."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.errors import InvalidOption
+from orchestrator.given import check_kind
 from orchestrator.group import Batch, RateLimit
 from orchestrator.job import check_int
 
@@ -26,6 +28,10 @@ class Wishes:
         affinity_patience_ms: int = 0,
     ) -> None:
         check_int("affinity_patience_ms", affinity_patience_ms, 0, 3_600_000)
+        check_kind("limiter", limiter, RateLimit)
+        check_kind("batch", batch, Batch)
+        if warm_keys is not None and not callable(warm_keys):
+            raise InvalidOption("warm_keys", "must be a function that returns a list of keys")
         if limiter:
             limiter.check("limiter")
         if batch:

@@ -22,6 +22,8 @@ from tests.chaos.checks import IS_FULL, Load, Spawn, count, size, until_complete
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.servers import CLUSTER_KINDS, Server, ServerCluster, require
+from tests.webhooks.rig import Rig
+from webhooks.relay import Relay
 
 GAP_S = ServerCluster.NODE_TIMEOUT_MS / 1000 + 3
 
@@ -84,6 +86,20 @@ async def test_every_part_of_a_queue_works_on_a_cluster(cluster: ServerCluster, 
     await check_queue(clustered)
 
 
+async def test_webhooks_are_relayed_on_a_cluster(cluster: ServerCluster, clustered: Queue) -> None:
+    rig = Rig(clustered.client, cluster.url, clustered.name)
+    relay = rig.relay()
+    ids = [await rig.canceled_job() for _ in range(3)]
+    await wait_until(lambda: _relayed(relay, rig, 3))
+    assert [delivery.job for delivery in await rig.queued()] == ids
+    await relay.close()
+
+
+async def _relayed(relay: Relay, rig: Rig, deliveries: int) -> bool:
+    await relay.step()
+    return await rig.is_idle() and len(await rig.queued()) == deliveries
+
+
 async def until_seen(watch: Watch, events: int) -> list[Event]:
     """So many events of jobs."""
     seen: list[Event] = []
@@ -115,7 +131,7 @@ async def test_a_load_goes_on_when_the_master_of_its_queue_is_killed(
             master = await asyncio.to_thread(cluster.master_of, clustered.keys.meta)
             await asyncio.to_thread(master.kill)
             await load.until_added(len(load.ids) + 20)
-            master.start()  # not in a thread: with whose end the server would end, too
+            master.start()
             await asyncio.to_thread(cluster.wait_for_replicas)
         await adding
         again = await load.finish()
@@ -140,10 +156,11 @@ async def test_an_idle_worker_and_a_quiet_watcher_follow_a_failover(cluster: Ser
                 job = await other.add("paint")
             await until_completed(other, job.id, timeout_s=5)
         assert [event.type for event in await until_seen(watch, 3)] == ["added", "active", "completed"]
-    master.start()  # not in a thread: with whose end the server would end, too
+    master.start()
     await asyncio.to_thread(cluster.wait_for_replicas)
 
 
+@pytest.mark.skipif(not IS_FULL, reason="ten seconds; run by `make chaos`")
 async def test_a_master_that_falls_silent_is_left_for_its_replica(cluster: ServerCluster, clustered: Queue) -> None:
     """Its connections stay open, so only time tells."""
 

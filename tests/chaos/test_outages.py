@@ -19,7 +19,7 @@ from tests.invariants import check_history, check_queue
 from tests.servers import Server
 
 RESUME_S = 5.0
-STOP_S = 15.0
+STOP_S = 10.0
 
 
 async def test_an_outage_longer_than_a_block_while_idle_and_within_a_job(mortal: Server, lasting: Queue) -> None:

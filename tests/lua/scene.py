@@ -92,7 +92,7 @@ class Scene:
 
     async def end_retention(self, job_id: str, state: str) -> None:
         """A finished job's time is over: its keys are gone, its entries are due."""
-        for kind in ("job", "state", "log", "lines"):
+        for kind in ("job", "state", "log", "lines", "children"):
             await self.client.delete(f"{self.prefix}{kind}:{job_id}")
         await self.client.zadd(f"{self.prefix}expires:{state}", {job_id: 1})
         self.definitions.pop(job_id, None)

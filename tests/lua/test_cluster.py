@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,4 +197,4 @@ async def evaluate(node: Any, scene: Scene, name: str, args: list[Any], *, askin
 
 
 def comparable(value: object, queue_name: str) -> str:
-    return timeless(value).replace(f"'{queue_name}'", "QUEUE")
+    return re.sub(rf"\b{queue_name}\b", "QUEUE", timeless(value))

@@ -9,6 +9,7 @@ from redis.exceptions import OutOfMemoryError
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.errors import StoreUnavailable
+from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.job import JobState
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, Finish, Report, connect
@@ -64,6 +65,29 @@ async def test_an_add_to_a_full_server_is_refused_and_changes_nothing(scene: Sce
             await scene.queue.add("paint", {"x": 1})
     assert await client.dbsize() == before
     assert (await scene.queue.get_counts())["waiting"] == 1
+
+
+async def test_a_flow_is_refused_whole_by_a_full_server_and_one_that_is_there_goes_on(
+    scene: Scene, client: Client
+) -> None:
+    name = scene.queue.name
+    flows = FlowProducer(client)
+    tree = await flows.add(FlowJob("root", name, children=[FlowJob("good", name), FlowJob("bad", name)]))
+    await fill(client)
+    before = await client.dbsize()
+    with pytest.raises(StoreUnavailable, match="full"):
+        await flows.add(FlowJob("root", name, children=[FlowJob("child", name)]))
+    assert await client.dbsize() == before
+    good, bad = (await scene.claim(2)).claims
+    assert await scene.finish(good, content=b'"%s"' % (b"r" * 60_000)) == "completed"
+    assert await scene.finish(bad, "failed", b'{"kind":"poison","message":"","details":{}}') == "failed"
+    root = await scene.queue.get_job(tree.job.id)
+    assert root is not None
+    assert root.reason == "child"
+    await scene.queue.retry(root.id)
+    await scene.queue.remove(root.id)
+    await check_queue(scene.queue)
+    assert (await scene.queue.get_counts())["completed"] == 0
 
 
 async def test_every_step_of_a_running_job_goes_on_and_the_duties_work(scene: Scene, client: Client) -> None:

@@ -12,9 +12,14 @@ from orchestrator.scripts import Scripts
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
-USERS_ADD = {"add_job", "add_bulk", "upsert_job_scheduler"}
+USERS_ADD = {"add_job", "add_bulk", "add_flow", "upsert_job_scheduler"}
 FUNCTION = re.compile(r"^(?:local )?function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
-SHARED = re.compile(r"^local [\w,\s]+?\ndo$", re.MULTILINE)
+SHARED = re.compile(r"\bS\.")
+PASTING = re.compile(r"^local OF = \{.*?^\}$|^INCLUDES\.\w+ = function\(\)$", re.MULTILINE | re.DOTALL)
+NO_EVENTS = (
+    r"those of \w+|of jobs that were due|of (?:its|the|a) parent|of their parents|of parents in other queues"
+    r"|where only some are kept"
+)
 BINDING = re.compile(r"^local ([\w, ]+) = (.*ARGV\[?.*)$", re.MULTILINE)
 
 
@@ -62,7 +67,7 @@ def header_of(name: str) -> Header:
 def reachable(name: str) -> str:
     """The code of a script and of those of its included functions that it can call."""
     code = "\n".join(line for line in lua.source(name).splitlines() if not line.startswith("--"))
-    code = SHARED.sub("do", code)
+    code = PASTING.sub("", SHARED.sub("", code))
     functions = {match[1]: match[0] for match in FUNCTION.finditer(code)}
     body = FUNCTION.sub("", code)
     found, todo = {"": body}, [body]
@@ -134,7 +139,7 @@ def test_the_errors_in_the_header_are_those_the_script_can_answer(name: str) -> 
 @pytest.mark.parametrize("name", lua.names())
 def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> None:
     code = reachable(name)
-    emitted = set(re.findall(r"(?:emit|emit_queue_event|finish_job)\((?:job, )?'(\w+)'", code))
+    emitted = set(re.findall(r"(?:emit|emit_queue_event|finish_job|end_run)\((?:job, )?'([\w-]+)'", code))
     emitted |= {"paused", "resumed"} & emitted
     if "publish(added_text(" in code:
         emitted.add("added")
@@ -142,8 +147,8 @@ def test_the_events_in_the_header_are_those_the_script_can_emit(name: str) -> No
     for other in re.findall(r"those of (\w+)", " ".join(lines)):
         lines = lines + header_of(other).sections["Events"]
     declared = words(
-        [re.sub(r"\([^)]*\)|those of \w+|of jobs that were due|where only some are kept", "", line) for line in lines],
-        r"\b[a-z]+\b",
+        [re.sub(rf"\([^)]*\)|{NO_EVENTS}", "", line) for line in lines],
+        r"\b[a-z]+(?:-[a-z]+)*\b",
     )
     assert declared - {"none", "and", "or", "when", "another", "call", "made", "this", "id"} == emitted
 
@@ -169,15 +174,15 @@ def test_nothing_but_scripts_runs_lua() -> None:
 def test_only_store_job_writes_a_definition() -> None:
     for name in lua.names():
         code = reachable(name)
-        elsewhere = re.sub(r"^(?:local )?function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
+        elsewhere = re.sub(r"^function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
         assert set(re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", elsewhere)) <= {"HMGET", "DEL"}, name
     assert "redis.call('HSET', prefix .. 'job:'" in reachable("add_job")
 
 
 @pytest.mark.parametrize("name", lua.names())
 def test_a_script_that_can_count_writes_what_it_counted(name: str) -> None:
-    assert ("flush_counts(meta)" in text_of(name)) == ("count_up(" in reachable(name)), (
-        f"{name}.lua: call flush_counts(meta) once, at its end, exactly where something it includes counts"
+    assert ("flush_counts()" in text_of(name)) == ("count_up(" in reachable(name)), (
+        f"{name}.lua: call flush_counts() once, at its end, exactly where something it includes counts"
     )
 
 
@@ -186,7 +191,7 @@ def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
     for name in lua.names():
         text = lua.source(name)
         assert "-- include:" not in text
-        functions = re.findall(r"^(?:local )?function (\w+)", text, re.MULTILINE)
+        functions = re.findall(r"^(?:local )?function (?:S\.)?(\w+)", text, re.MULTILINE)
         assert len(functions) == len(set(functions)), name
 
 

@@ -50,6 +50,16 @@ def tells(job: SyncJob) -> dict[str, Any]:
     return {"in": job.id}
 
 
+def gathers(job: SyncJob) -> Any:
+    """The processor of a flow whose children come while their parent runs."""
+    if job.name == "page":
+        return job.data
+    while not any(job.get_dependencies_count()):
+        time.sleep(0.01)
+    job.wait_for_children()
+    return sorted(job.get_children_values().values())
+
+
 async def tells_async(job: Any) -> str:
     await asyncio.gather(*(job.update_progress(n) for n in range(3)))
     await job.milestone("half")

@@ -1,19 +1,24 @@
 """`kargah queues`, `workers`, `schedules` and `jobs --queue`: against a real server, as people and scripts see them."""
 
+import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from orchestrator import cli
-from orchestrator.cli import schedules
-from orchestrator.cli.queues import _duration_ms, _rate
+from orchestrator.cli.quantities import duration_ms, rate, whole
+from orchestrator.cli.queue_jobs import REASONS
 from orchestrator.errors import InvalidOption
+from orchestrator.flows import FlowJob, FlowProducer
+from orchestrator.group import read_why
 from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
+from orchestrator.schedule import JobTemplate, RepeatOptions
 from tests.lua.scene import Scene
 
 
@@ -76,9 +81,10 @@ async def test_queues_are_listed_with_their_counts(scene: Scene, run: Run, comma
     ended = run(*command)
     assert ended.code == 0
     heading = ended.out.splitlines()[0].split()
-    assert heading[:8] == ["QUEUE", "WAITING", "ACTIVE", "DELAYED", "COMPLETED", "FAILED", "CANCELED", "WORKERS"]
+    assert heading[:5] == ["QUEUE", "WAITING", "ACTIVE", "DELAYED", "WAITING-CHILDREN"]
+    assert heading[5:9] == ["COMPLETED", "FAILED", "CANCELED", "WORKERS"]
     name, *counts, oldest, paused = row_of(ended.out, scene.queue.name)
-    assert (name, counts, paused) == (scene.queue.name, ["1", "0", "1", "1", "1", "0", "1"], "paused")
+    assert (name, counts, paused) == (scene.queue.name, ["1", "0", "1", "0", "1", "1", "0", "1"], "paused")
     assert oldest.endswith("s")
 
 
@@ -124,19 +130,19 @@ async def test_limits_are_shown_set_and_lifted(scene: Scene, run: Run) -> None:
     [("10/1s", (10, 1000)), ("500/m", (500, 60_000)), ("1/250ms", (1, 250)), ("2/2h", (2, 7_200_000)), ("0", (0, 1))],
 )
 def test_a_rate_is_read(text: str, starts: tuple[int, int]) -> None:
-    assert _rate(text) == starts
+    assert rate(text) == starts
 
 
 @pytest.mark.parametrize("text", ["", "10", "10/", "10/1", "10/1d", "-1/1s", "x/1s", "10/1s ", "١/1s"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--rate"):
-        _rate(text)
+        rate(text)
 
 
 @pytest.mark.parametrize("text", ["", "s", "5", "5d", "-5s", "1.5s"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--hold"):
-        _duration_ms("--hold", text)
+        duration_ms("--hold", text)
 
 
 async def test_metrics_are_shown_minute_by_minute(scene: Scene, run: Run) -> None:
@@ -243,48 +249,119 @@ async def test_the_service_s_queue_is_the_default(queue: Queue, run: Run, monkey
 # ── schedules ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class FakeRepeat(NamedTuple):
-    every_ms: int | None
-    cron: str | None
-    tz: str = "UTC"
-
-
-class FakeSchedule(NamedTuple):
-    id: str
-    name: str
-    repeat: FakeRepeat
-    next_at: int | None
-    made: int
-
-
-class FakeSchedules:
-    """Only what the agreed names promise."""
-
-    def __init__(self) -> None:
-        self.kept = {
-            "tick": FakeSchedule("tick", "paint", FakeRepeat(1500, None), 1_700_000_000_000, 3),
-            "night": FakeSchedule("night", "sweep", FakeRepeat(None, "0 3 * * *", "Europe/Berlin"), None, 0),
-        }
-
-    def get_job_schedulers(self, start: int, count: int) -> list[FakeSchedule]:
-        return list(self.kept.values())[start : start + count]
-
-    def remove_job_scheduler(self, scheduler_id: str) -> bool:
-        return self.kept.pop(scheduler_id, None) is not None
-
-
-async def test_schedules_are_listed_and_removed(scene: Scene, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake: Any = FakeSchedules()
-    monkeypatch.setattr(schedules, "_with_schedules", lambda queue: fake)
-    name = scene.queue.name
+async def test_schedules_are_listed_and_removed(scene: Scene, run: Run) -> None:
+    name, queue = scene.queue.name, scene.queue
+    await queue.upsert_job_scheduler("tick", RepeatOptions(every_ms=3_600_000), JobTemplate("paint"))
+    await queue.upsert_job_scheduler("night", RepeatOptions(cron="0 3 * * *", tz="Europe/Berlin"), JobTemplate("sweep"))
+    await queue.upsert_job_scheduler("over", RepeatOptions(every_ms=60_000, end_at=1))
     ended = run("schedules", "list", "-q", name)
-    assert row_of(ended.out, "tick")[:3] == [name, "tick", "1.5s"]
-    assert row_of(ended.out, "tick")[-2:] == ["3", "paint"]
-    assert row_of(ended.out, "night")[2:] == ["0", "3", "*", "*", "*", "Europe/Berlin", "–", "0", "sweep"]
-    assert len(json.loads(run("schedules", "list", "-q", name, "--json").out)) == 2
+    assert row_of(ended.out, "tick")[:3] == [name, "tick", "3600s"]
+    assert row_of(ended.out, "tick")[-2:] == ["1", "paint"]
+    assert row_of(ended.out, "night")[2:8] == ["0", "3", "*", "*", "*", "Europe/Berlin"]
+    assert row_of(ended.out, "over")[-3:] == ["–", "0", "over"]
+    assert len(json.loads(run("schedules", "list", "-q", name, "--json").out)) == 3
     assert run("schedules", "remove", "tick", "-q", name).out == "removed\n"
     ended = run("schedules", "remove", "tick", "-q", name)
     assert (ended.code, ended.err) == (1, f"error: there is no schedule tick in the queue {name}\n")
+
+
+# ── groups ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_groups_are_listed_and_shown(scene: Scene, run: Run) -> None:
+    name = scene.queue.name
+    assert run("groups", "list", "-q", name).out == "no groups\n"
+    for number in range(3):
+        await scene.add(f"a{number}", group="ann")
+    await scene.queue.set_group_weight("ann", 2.5)
+    await scene.queue.pause_group("bob")
+    ended = run("groups", "list", "-q", name)
+    assert ended.out.splitlines()[0].split()[:5] == ["GROUP", "PLACE", "WAITING", "ACTIVE", "WEIGHT"]
+    assert row_of(ended.out, "ann")[:5] == ["ann", "ring", "3", "0", "2.5"]
+    assert row_of(ended.out, "bob")[-1] == "paused"
+    ended = run("groups", "show", "ann", "-q", name)
+    facts = words(ended.out)
+    assert "weight 2.5" in facts
+    assert "next a0 paint" in facts
+    shown = json.loads(run("groups", "show", "ann", "-q", name, "--json").out)
+    assert (shown["group"]["waiting"], [job["id"] for job in shown["jobs"]]) == (3, ["a0", "a1", "a2"])
+
+
+async def test_a_group_is_steered(scene: Scene, run: Run) -> None:
+    name, queue = scene.queue.name, scene.queue
+    assert run("groups", "pause", "ann", "-q", name).out == "paused\n"
+    assert (await queue.get_group("ann")).paused
+    assert run("groups", "resume", "ann", "-q", name).out == "resumed\n"
+    assert run("groups", "weight", "ann", "4", "-q", name).out == "ann has 4 times the share of a group of weight 1\n"
+    ended = run("groups", "limits", "ann", "-q", name, "--concurrency", "2", "--rate", "10/1s", "--max-waiting", "50",
+                "--hold", "1h")  # fmt: skip
+    assert words(ended.out)[:3] == ["at once 2", "starts 10 in any 1000 ms", "may wait 50"]
+    assert "on hold until" in ended.out
+    group = await queue.get_group("ann")
+    assert (group.weight, group.concurrency, group.rate_max, group.max_waiting) == (4, 2, 10, 50)
+    ended = run("groups", "limits", "ann", "-q", name, "--concurrency", "default", "--rate", "default",
+                "--max-waiting", "0", "--hold", "0", "--json")  # fmt: skip
+    found = json.loads(ended.out)
+    assert (found["concurrency"], found["rate_max"], found["max_waiting"]) == (None, None, 0)
+    assert run("groups", "weight", "ann", "0", "-q", name).code == 2
+    assert run("groups", "limits", "ann", "-q", name, "--rate", "0").code == 2
+    assert "--concurrency" in run("groups", "limits", "ann", "-q", name, "--concurrency", "few").err
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("12", 12), ("default", None)])
+def test_a_limit_or_the_default_is_read(text: str, number: int | None) -> None:
+    assert whole("--concurrency", text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "١", "many", "1234567890"])
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="--concurrency"):
+        whole("--concurrency", text)
+
+
+async def test_it_is_said_why_a_job_waits(scene: Scene, run: Run) -> None:
+    name, queue = scene.queue.name, scene.queue
+    await scene.add("first", group="ann")
+    await scene.add("second", group="ann")
+    await scene.add("late", delay_ms=50_000)
+    await queue.pause_group("ann")
+    facts = words(run("jobs", "why", "second", "-q", name).out)
+    assert facts[:3] == ["status waiting", "group ann", "before it 1"]
+    assert "held its group is paused" in facts
+    facts = words(run("jobs", "why", "late", "-q", name).out)
+    assert facts[:2] == ["status delayed", "held it is delayed"]
+    assert facts[-1].startswith("until ")
+    assert json.loads(run("jobs", "why", "late", "-q", name, "--json").out)["held_by"] == ["delayed", "no_worker"]
+    await queue.resume_group("ann")
+    (claim,) = (await scene.claim()).claims
+    assert words(run("jobs", "why", claim.job.id, "-q", name).out)[0] == "status active"
+    assert run("jobs", "why", "nobody", "-q", name).code == 1
+
+
+async def test_a_parent_is_shown_with_what_it_waits_for(scene: Scene, run: Run) -> None:
+    name = scene.queue.name
+    children = [FlowJob("page", name, opts=JobOptions(id="page"))]
+    await FlowProducer(scene.client).add(FlowJob("book", name, opts=JobOptions(id="book"), children=children))
+    assert "held its children have not ended" in words(run("jobs", "why", "book", "-q", name).out)
+    assert "waits for 1 children" in words(run("jobs", "show", "book", "-q", name).out)
+    assert f"parent book in {name}" in words(run("jobs", "show", "page", "-q", name).out)
+    listed = run("jobs", "list", "-q", name, "--status", "waiting-children").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["ID", "book"]
+    assert await scene.queue.count() == 2
+
+
+def test_every_reason_has_its_words() -> None:
+    source = inspect.getsource(read_why)
+    assert set(re.findall(r'^        "([a-z_]+)": ', source, re.MULTILINE)) == set(REASONS)
+
+
+async def test_a_job_shows_its_group_and_its_checkpoint(scene: Scene, run: Run) -> None:
+    await scene.add("a", group="ann", cost=2.5)
+    (claim,) = (await scene.claim()).claims
+    await scene.scripts.save_checkpoint("a", claim.lease, 1, b'{"step":2}')
+    facts = words(run("jobs", "show", "a", "-q", scene.queue.name).out)
+    assert "group ann, cost 2.5" in facts
+    assert 'checkpoint {"step":2}' in facts
 
 
 # ── no Redis ─────────────────────────────────────────────────────────────────────────────────────────

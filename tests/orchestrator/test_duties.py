@@ -2,15 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from orchestrator import service
-from orchestrator.duties import DueJobsPromoter, ExpiredRemover, FileSweeper, OrphanSweeper, StalledChecker
+from orchestrator.duties import (
+    BATCH,
+    DueJobsPromoter,
+    ExpiredRemover,
+    FileSweeper,
+    OrphanSweeper,
+    ServerInspector,
+    StalledChecker,
+)
 from orchestrator.job import JobState, KeepJobs
+from orchestrator.queue import Queue
 from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.lua.scene import Scene
+from tests.servers import Server
 
 
 class Folders:
@@ -60,7 +71,7 @@ async def test_all_duties_are_done_by_three_processes_at_once_without_doing_anyt
 
 
 async def test_a_full_batch_asks_for_another_step_at_once(scene: Scene) -> None:
-    for number in range(101):
+    for number in range(BATCH + 1):
         await scene.add(f"j{number}", delay_ms=1000)
     await scene.make_due()
     promoter = DueJobsPromoter(scene.queue)
@@ -131,3 +142,24 @@ async def test_a_duty_that_fails_is_done_again_and_disturbs_no_other(monkeypatch
     steps = [duty.steps for duty in duties]
     await asyncio.sleep(0)
     assert [duty.steps for duty in duties] == steps
+
+
+async def test_a_server_that_would_delete_jobs_when_it_is_full_is_named_loudly_and_once(
+    runtime_folder: Path, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("valkey", runtime_folder / queue_name, "--maxmemory-policy", "allkeys-lru")
+    server.start()
+    async with Queue(queue_name, server.url) as queue:
+        inspector = ServerInspector(queue)
+        async with service.duties(queue):
+            await wait_until(lambda: "server.unsafe" in caplog.text)
+        caplog.clear()
+        await inspector.step()
+        await inspector.step()
+        assert caplog.text.count("server.unsafe") == 1
+        server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        await inspector.step()
+        server.ask("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+        await inspector.step()
+        assert caplog.text.count("server.unsafe") == 2
+    server.stop()

@@ -250,6 +250,7 @@ async def test_groups_and_their_jobs_are_read_in_pages(scene: Scene) -> None:
 
 
 async def test_why_waiting_says_what_comes_before_and_what_holds(scene: Scene) -> None:
+    await scene.scripts.heartbeat("w", b'{"id":"w"}')
     await scene.completed("done")
     await scene.client.hset(f"{scene.prefix}state:done", mapping={"a": 1000, "z": 3000})
     await fill(scene, {"a": 3, "b": 3})
@@ -263,6 +264,14 @@ async def test_why_waiting_says_what_comes_before_and_what_holds(scene: Scene) -
     held = await scene.queue.why_waiting("a0")
     assert held.held_by == ("paused", "group_paused")
     assert await scene.queue.why_waiting("b1") == why, "known for a second"
+
+
+async def test_why_waiting_says_that_there_is_no_worker(scene: Scene) -> None:
+    await scene.add("a")
+    assert (await scene.queue.why_waiting("a")).held_by == ("no_worker",)
+    await scene.scripts.heartbeat("w", b'{"id":"w"}')
+    await scene.add("b")
+    assert (await scene.queue.why_waiting("b")).held_by == ()
 
 
 async def test_the_order_of_random_groups_is_what_was_foretold(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 import string
 
 import pytest
+from redis.crc import key_slot
 
 from orchestrator.errors import InvalidOption
 from orchestrator.keys import Keys, check_job_id, check_queue_name, new_job_id, new_token
@@ -39,3 +40,19 @@ def test_a_good_queue_name_is_taken(name: str) -> None:
 def test_a_bad_id_is_refused(job_id: object) -> None:
     with pytest.raises(InvalidOption):
         check_job_id(job_id)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "prefix"),
+    [("paint", "paint", "kargah:{paint}:"), ("{studio}paint", "studio", "kargah:{studio}paint:")],
+)
+def test_a_tag_may_stand_before_a_queues_name(name: str, tag: str, prefix: str) -> None:
+    keys = Keys(name)
+    assert (keys.queue, keys.tag, keys.prefix) == (name, tag, prefix)
+    assert key_slot(keys.meta.encode()) == key_slot(tag.encode())
+
+
+@pytest.mark.parametrize("name", ["", "{a}", "{}a", "a{b}", "{a}{b}", "{a}b}", "{a", "{-}a", "{a}-", "{{a}}b", "a:b"])
+def test_a_bad_queue_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOption):
+        check_queue_name(name)

@@ -165,7 +165,7 @@ async def test_pages_cover_every_job_of_every_state_once(scene: Scene) -> None:
     finished = [job.finished_at or 0 for job in (await scene.queue.get_recent(23, 100))[0]]
     assert finished == sorted(finished, reverse=True)
     assert await scene.queue.get_counts() == {
-        "waiting": 9, "prioritized": 8, "grouped": 0, "delayed": 9, "active": 5,
+        "waiting": 9, "prioritized": 8, "grouped": 0, "delayed": 9, "active": 5, "waiting-children": 0,
         "completed": 7, "failed": 7, "canceled": 0,
     }  # fmt: skip
     paged = [job.id for start in (0, 3, 6) for job in await scene.queue.get_jobs([JobState.COMPLETED], start, 3)]

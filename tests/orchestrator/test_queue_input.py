@@ -13,6 +13,7 @@ from orchestrator.errors import (
     InvalidOption,
 )
 from orchestrator.job import JobOptions, JobState, KeepJobs
+from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from tests.dump import dump
@@ -141,6 +142,12 @@ def wrong_options() -> list[tuple[str, dict[str, Any]]]:
     wrong += [("affinity_key", {"affinity_key": value}) for value in texts]
     costs: list[Any] = [0, -1, 0.0009, 1_000_001, math.nan, math.inf, True, "1", None, [1]]
     wrong += [("cost", {"cost": value}) for value in costs]
+    parents: list[Any] = ["root", ("queue", "root"), ["queue", "root"], {"queue": "q", "id": "root"}, 5, True]
+    wrong += [("parent", {"parent": value}) for value in parents]
+    wrong += [("parent.id", {"parent": Parent("above", value)}) for value in NO_IDS]
+    wrong += [("parent.queue", {"parent": Parent(value, "root")}) for value in ("", "a b", "*", "{x", "another")]
+    policies: list[Any] = ["fail", "", None, 1, True, b"ignore", "ignore"]
+    wrong += [("on_failure", {"on_failure": value}) for value in policies]
     return wrong
 
 

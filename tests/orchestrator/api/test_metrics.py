@@ -8,6 +8,7 @@ import pytest
 from starlette.applications import Starlette
 
 from orchestrator.api import metrics
+from orchestrator.keys import QUEUES_KEY
 from orchestrator.queue import Queue
 from tests.orchestrator.api.test_generations import CIRCLE
 
@@ -30,6 +31,21 @@ async def test_the_queue_of_the_service_is_told_of_before_its_first_job(
 ) -> None:
     text = (await api.get("/metrics")).text
     assert f'kargah_jobs_added_total{{queue="{queue_name}"}} 0.0' in text
+
+
+async def test_a_queue_of_another_version_does_not_hide_the_others(
+    api: httpx.AsyncClient, queue: Queue, queue_name: str
+) -> None:
+    other = Queue(f"{queue_name}-other", queue.client)
+    await other.add("paint")
+    await queue.client.hset(other.keys.meta, "layout", "99.0")
+    await queue.client.sadd(QUEUES_KEY, "no { name")
+    try:
+        text = (await api.get("/metrics")).text
+    finally:
+        await queue.client.srem(QUEUES_KEY, "no { name", other.name)
+    assert queue_name in text
+    assert other.name not in text
 
 
 async def test_openmetrics_is_given_to_who_asks(api: httpx.AsyncClient) -> None:

@@ -1,0 +1,185 @@
+"""Situations in which parents and children are steered and read."""
+
+from tests.lua.scenarios.flows import child, claim, deep, flow
+from tests.lua.scenarios.table import CANCEL, ERROR, Call, age, call, scenario
+from tests.lua.scene import Scene
+
+# ── steering ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@scenario("cancel_job", "a flow, some of which runs")
+async def _(scene: Scene) -> Call:
+    await scene.scripts.add_flow("flow", deep(scene))
+    await claim(scene)
+    return call("t", "root", CANCEL)
+
+
+@scenario("cancel_job", "a parent alone")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b")
+    return call("t", "root", CANCEL, whole=False)
+
+
+@scenario("cancel_job", "a child")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b")
+    return call("t", "a", CANCEL)
+
+
+@scenario("change_priority", "of a parent that waits")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("t", "root", 7)
+
+
+@scenario("promote", "a parent that waits")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", root={"delay_ms": 1000})
+    return call("t", "root")
+
+
+@scenario("reprocess_job", "a failed child of a failed parent")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", root={"remove_on_fail": age(1000)})
+    await scene.finish(await claim(scene), "failed", ERROR)
+    return call("t", "a")
+
+
+@scenario("reprocess_job", "an ignored child of a parent that waits")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", on_failure="ignore")
+    await scene.finish(await claim(scene), "failed", ERROR)
+    return call("t", "a")
+
+
+@scenario("reprocess_job", "a failed parent with a child that is pending")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", root={"remove_on_fail": age(1000)})
+    await scene.finish(await claim(scene), "failed", ERROR)
+    return call("t", "root")
+
+
+@scenario("remove_job", "a flow")
+async def _(scene: Scene) -> Call:
+    await scene.scripts.add_flow("flow", deep(scene))
+    return call("t", "root")
+
+
+@scenario("remove_job", "a flow, some of which runs")
+async def _(scene: Scene) -> Call:
+    await scene.scripts.add_flow("flow", deep(scene))
+    await claim(scene)
+    return call("t", "root")
+
+
+@scenario("remove_job", "a parent alone")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("t", "root", whole=False)
+
+
+@scenario("remove_job", "the last child")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("t", "a")
+
+
+@scenario("remove_unprocessed_children", "of a running parent: one ran, one runs, one has a running child, two wait")
+async def _(scene: Scene) -> Call:
+    await scene.active("root")
+    await child(scene, "a")
+    await scene.finish(await claim(scene))
+    await child(scene, "b")
+    await claim(scene)
+    await child(scene, "c", delay_ms=9000)
+    await child(scene, "cc", "c")
+    await claim(scene)
+    await child(scene, "d")
+    await child(scene, "e", delay_ms=5000)
+    await child(scene, "ee", "e")
+    return call("t", "root")
+
+
+@scenario("remove_unprocessed_children", "all of a parent that waits")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", root={"priority": 3})
+    return call("t", "root")
+
+
+@scenario("remove_unprocessed_children", "of no job")
+async def _(scene: Scene) -> Call:
+    return call("t", "root")
+
+
+@scenario("remove_child_dependency", "the last one")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("t", "a")
+
+
+@scenario("remove_child_dependency", "of a job without a parent")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    return call("t", "a")
+
+
+@scenario("remove_child_dependency", "of no job")
+async def _(scene: Scene) -> Call:
+    return call("t", "a")
+
+
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def settled(scene: Scene) -> None:
+    """A parent with a child of each kind."""
+    await scene.active("root")
+    await child(scene, "a")
+    await scene.finish(await claim(scene))
+    await child(scene, "b", on_failure="ignore")
+    await scene.finish(await claim(scene), "failed", ERROR)
+    await child(scene, "c")
+    await scene.finish(await claim(scene), "failed", ERROR)
+    await child(scene, "d")
+
+
+@scenario("get_dependencies", "of every kind")
+async def _(scene: Scene) -> Call:
+    await settled(scene)
+    return call("root", "0", 10, "pcfi")
+
+
+@scenario("get_dependencies", "of one kind")
+async def _(scene: Scene) -> Call:
+    await settled(scene)
+    return call("root", "0", 10, "i")
+
+
+@scenario("get_dependencies", "of no job")
+async def _(scene: Scene) -> Call:
+    return call("root", "0", 10, "pcfi")
+
+
+@scenario("get_dependencies_count", "of every kind")
+async def _(scene: Scene) -> Call:
+    await settled(scene)
+    return call("root")
+
+
+@scenario("get_dependencies_count", "of a job without children")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    return call("a")
+
+
+@scenario("get_counts", "with a parent that waits")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call()
+
+
+@scenario("get_recent", "with a parent that waits")
+async def _(scene: Scene) -> Call:
+    await scene.completed("done")
+    await flow(scene, "a")
+    return call(0, 50)
