@@ -28,6 +28,14 @@ async def _(scene: Scene) -> Call:
     return call("t", "a", CANCEL)
 
 
+@scenario("cancel_job", "a flow whose root is beyond the count itself, for its end is not the newest")
+async def _(scene: Scene) -> Call:
+    await scene.canceled("kept", remove_on_fail=1)
+    await scene.client.zadd(f"{scene.prefix}canceled", {"kept": 4_000_000_000_000})
+    await flow(scene, "a", root={"remove_on_fail": 1})
+    return call("t", "root", CANCEL)
+
+
 @scenario("change_priority", "of a parent that waits")
 async def _(scene: Scene) -> Call:
     await flow(scene, "a")
