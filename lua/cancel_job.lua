@@ -66,6 +66,6 @@ for _, member in ipairs(family) do
 end
 flush_counts()
 if #family > 0 and not job.is_gone then
-    job = load_job(id) -- its children were counted down in it
+    job = load_job(id) or job -- its children were counted down in it
 end
 return answer_job(token, job)

@@ -73,11 +73,8 @@ local function run_schedule(meta, schedule)
     return copied
 end
 
--- Returns how many schedules were run, and whether more are due.
+-- For when the first slot has come. Returns how many schedules were run, and whether more are due.
 local function run_schedules(meta, limit)
-    if not meta.schedule_at or tonumber(meta.schedule_at) > now then
-        return 0, false
-    end
     if not has_room(meta) then
         note_first_slot(meta, now + NO_ROOM_MS)
         return 0, false

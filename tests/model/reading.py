@@ -49,7 +49,7 @@ class Reading(State):
         waiting = self.of("waiting")
         counts = {"waiting": len(waiting), "prioritized": len([job for job in waiting if job.current_priority])}
         counts["grouped"] = len(self.in_groups())
-        counts |= {state: len(self.of(state)) for state in ("delayed", "active")}
+        counts |= {state: len(self.of(state)) for state in ("delayed", "active")} | {"waiting-children": 0}
         for state in FINISHED:
             due = [at for at in self.expires[state].values() if at <= self.now]
             counts[state] = len(self.finished[state]) - len(due)

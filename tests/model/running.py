@@ -17,11 +17,11 @@ from tests.model.rig import Rig
 from tests.model.rules.weighted import ran
 from tests.servers import Server
 
-EXAMPLES, STEPS = 100, 50
+EXAMPLES, STEPS = 120, 50
 """What the test suite runs: the same histories each time."""
 OUTBOX_MAX = 4
 """So few that a history gets there."""
-ROUND_EXAMPLES, ROUND_STEPS = 250, 60
+ROUND_EXAMPLES, ROUND_STEPS = 150, 60
 
 
 class Result(NamedTuple):

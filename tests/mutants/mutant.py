@@ -4,12 +4,16 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """`old` stands exactly once in `path` (in lua/) and becomes `new`; `fault` says what that breaks."""
+    """`old` stands exactly once in `path` (in lua/) and becomes `new`; `fault` says what that breaks.
+
+    tests: files that know what the fault is about.
+    """
 
     path: str
     old: str
     new: str
     fault: str
+    tests: tuple[str, ...] = ()
 
     def applied(self, text: str) -> str:
         """The file's text with the fault. Raises ValueError where the edit does not apply any more."""

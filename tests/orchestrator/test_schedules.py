@@ -5,6 +5,7 @@ import pytest
 from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.schedule import JobTemplate, RepeatOptions
+from orchestrator.scripts import connect
 from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain
 from tests.lua.scheduling import pass_slots, upsert
@@ -246,6 +247,19 @@ async def test_keys_that_somebody_deleted_break_no_claim(scene: Scene) -> None:
     await scene.add("a")
     assert await drain(scene) == ["a"]
     assert await scene.queue.get_job_schedulers_count() == 0
+
+
+async def test_a_user_who_may_not_ask_how_full_the_server_is_gets_the_jobs_of_schedules(scene: Scene, url: str) -> None:
+    await scene.client.acl_setuser("worker", enabled=True, passwords=["+secret"], commands=["+@all", "-info"],
+                                   keys=["*"], channels=["*"])  # fmt: skip
+    client = connect(url.replace("unix://", "unix://worker:secret@"))
+    worker = Scene(Queue(scene.queue.name, client))
+    await upsert(scene, "s", EVERY)
+    await drain(scene)
+    await pass_slots(scene, "s", 1)
+    assert len(await drain(worker)) == 1
+    await client.aclose()
+    await scene.client.acl_deluser("worker")
 
 
 async def test_hundreds_of_schedules_that_are_due_at_once_are_run_in_bounded_steps(scene: Scene) -> None:

@@ -151,6 +151,14 @@ async def _(scene: Scene) -> Call:
     return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 2, wishes)
 
 
+@scenario("cancel_job", "one that is beyond the count itself, for its end is not the newest")
+async def _(scene: Scene) -> Call:
+    await scene.canceled("kept", remove_on_fail=1)
+    await scene.client.zadd(f"{scene.prefix}canceled", {"kept": 4_000_000_000_000})
+    await scene.add("a", remove_on_fail=1)
+    return call("t", "a", CANCEL)
+
+
 for _name in ("promote", "cancel_job", "change_delay", "change_priority", "reprocess_job", "remove_job"):
 
     @scenario(_name, "nobody of that id")

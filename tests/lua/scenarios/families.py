@@ -1,8 +1,10 @@
 """Situations in which parents and children are steered and read."""
 
+from orchestrator.scripts import Finish
 from tests.lua.scenarios.flows import child, claim, deep, flow
 from tests.lua.scenarios.table import CANCEL, ERROR, Call, age, call, scenario
-from tests.lua.scene import Scene
+from tests.lua.scenarios.working import finishing
+from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene
 
 # ── steering ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -24,6 +26,14 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await flow(scene, "a", "b")
     return call("t", "a", CANCEL)
+
+
+@scenario("cancel_job", "a flow whose root is beyond the count itself, for its end is not the newest")
+async def _(scene: Scene) -> Call:
+    await scene.canceled("kept", remove_on_fail=1)
+    await scene.client.zadd(f"{scene.prefix}canceled", {"kept": 4_000_000_000_000})
+    await flow(scene, "a", root={"remove_on_fail": 1})
+    return call("t", "root", CANCEL)
 
 
 @scenario("change_priority", "of a parent that waits")
@@ -183,3 +193,32 @@ async def _(scene: Scene) -> Call:
     await scene.completed("done")
     await flow(scene, "a")
     return call(0, 50)
+
+
+@scenario("get_dependencies_count", "of no job")
+async def _(scene: Scene) -> Call:
+    return call("root")
+
+
+@scenario("remove_unprocessed_children", "of a parent whose only child runs")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    await claim(scene)
+    return call("t", "root")
+
+
+@scenario("move_to_finished", "a child whose parent was removed alone")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    claimed = await claim(scene)
+    await scene.scripts.remove_job("r", "root", whole=False)
+    return finishing(Finish("a", claimed.lease, "completed", b"1"), slots=0)
+
+
+@scenario("move_stalled_to_wait", "a child, and then its running parent, which that failed", counts=True)
+async def _(scene: Scene) -> Call:
+    await scene.active("root")
+    await child(scene, "a", max_stalled=0)
+    await claim(scene)
+    await scene.client.zadd(f"{scene.prefix}active", {"root": 2, "a": 1}, xx=True)
+    return call(LEASE_MS, INTERVAL_MS, 10)

@@ -185,3 +185,11 @@ async def _(scene: Scene) -> Call:
     await pass_slots(scene, "s", 1)
     await scene.client.delete(f"{scene.prefix}schedule:s")
     return call(10)
+
+
+@scenario("move_due_jobs", "a schedule is due, and as many jobs wait as may", counts=True)
+async def _(scene: Scene) -> Call:
+    await upsert(scene, "s", EVERY)
+    await pass_slots(scene, "s", 1)
+    await scene.scripts.set_limits("l", max_waiting=1)
+    return call(10)

@@ -34,7 +34,7 @@ class ReadingRules(RuledMachine):
     def ask_why_one_waits(self, pick: int) -> None:
         self.call("get_position", self.any_id(pick))
 
-    @rule(1, pick=picks, what=st.integers(0, 3), start=st.integers(0, 2), count=st.integers(0, 3))
+    @rule(3, pick=picks, what=st.integers(0, 3), start=st.integers(0, 2), count=st.integers(0, 3))
     def observe(self, pick: int, what: int, start: int, count: int) -> None:
         minute = self.model.now // 60_000
         if what == 0:

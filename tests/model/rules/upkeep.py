@@ -59,7 +59,7 @@ class UpkeepRules(RuledMachine):
         if ends:
             self.rig.move_clock(ends[pick % len(ends)] + off_ms - self.model.now)
 
-    @rule(3, when=lambda self: any(self.model.expires.values()), pick=picks, off_ms=st.sampled_from([0, -1, 1]))
+    @rule(5, when=lambda self: any(self.model.expires.values()), pick=picks, off_ms=st.sampled_from([0, -1, 1]))
     def scan_at_the_end_of_a_record(self, pick: int, off_ms: int) -> None:
         ends = sorted({at for scores in self.model.expires.values() for at in scores.values() if at > self.model.now})
         if ends:
@@ -70,7 +70,7 @@ class UpkeepRules(RuledMachine):
     def set_clock_back(self, ms: int) -> None:
         self.rig.move_clock(ms)
 
-    @rule(1, when=is_any_running)
+    @rule(3, when=is_any_running)
     def leases_end(self) -> None:
         """What a duty does in time: looks, waits, looks, until no lease of 2 s is left."""
         for _ in range(3):
@@ -78,7 +78,7 @@ class UpkeepRules(RuledMachine):
             self.rig.move_clock(1500)
         self.scan_stalled(2000, 10)
 
-    @rule(1, when=lambda self: self.model.journal.outbox)
+    @rule(2, when=lambda self: self.model.journal.outbox)
     def relay(self) -> None:
         self.call("create_group", "relay")
         self.call("acknowledge", "relay", self.model.journal.outbox[:6])

@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_deduplication.py",)
 FAULTS = [
     *faults_of(
         "includes/dedup_key.lua",
@@ -12,14 +13,14 @@ FAULTS = [
     *faults_of(
         "includes/deduplicate.lua",
         ("if dd.r and holder.state == 'delayed'", "if dd.r and holder.state ~= 'active'", "a waiting job is replaced"),
-        ("        remove_record(holder)\n", "", "the replaced job stays"),
+        ("        take_out(holder) -- it has no parent\n", "", "the replaced job stays"),
         ("int(dd.t), 'XX')", "int(dd.t))", "a key that lasts as its job gets a time"),
         ("redis.call('PTTL', key) == -1 and ", "", "one is kept back for the end of a key that is not its job's"),
         ("(holder.state == 'active' or", "(holder.state or", "one is kept back while its holder only waits"),
         ("    answer(token, table.concat(reply, ' '))\n", "", "an add sent again is deduplicated by another job"),
         (
-            "        redis.call('DEL', next_key)\n        remove",
-            "        remove",
+            "        redis.call('DEL', next_key)\n        take_out",
+            "        take_out",
             "a replaced holder's kept one comes, too",
         ),
     ),

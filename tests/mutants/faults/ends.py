@@ -2,6 +2,11 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = (
+    "tests/orchestrator/test_metrics.py",
+    "tests/orchestrator/test_queue_events.py",
+    "tests/orchestrator/test_queue_attempts.py",
+)
 FAULTS = [
     *faults_of(
         "includes/finish_attempt.lua",
@@ -9,16 +14,15 @@ FAULTS = [
         ("delayed = true, rate_limited = true", "rate_limited = true", "a step that goes on later uses up an attempt"),
         ("job.made < (header_of(job).a or 1)", "job.made <= (header_of(job).a or 1)", "one attempt too many"),
         ("if job.cancel and outcome", "if false and outcome", "a canceled job fails"),
-        ("    new_sequence(job)\n    if pause_ms > 0", "    if pause_ms > 0", "a failed job keeps its place"),
+        ("    new_sequence(job)\n    job.due_at", "    job.due_at", "a failed job keeps its place"),
         (
             "local function step_returned(job)\n",
             "local function step_returned(job)\n    new_sequence(job)\n",
             "a handed back job loses its place",
         ),
-        ("        if outcome == 'rate_limited' then", "        if false then", "a canceled job's limit is not heeded"),
+        ("    if outcome == 'rate_limited' then", "    if false then", "a limit that a job met holds nobody up"),
         ("string.sub(content, 1, line - 1)", "string.sub(content, 1, line)", "an error ends with a newline"),
         ("content, nil, nil", "content, nil, job.stack", "a completed job says where it failed"),
-        ("rate_limited = step_rate_limited", "rate_limited = step_returned", "a limit that a job met holds nobody up"),
     ),
     *faults_of(
         "save_checkpoint.lua",

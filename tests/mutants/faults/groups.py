@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_groups.py", "tests/orchestrator/test_wishes.py")
 FAULTS = [
     *faults_of(
         "includes/groups.lua",

@@ -2,19 +2,23 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_retention.py", "tests/orchestrator/test_queue_ends.py")
 FAULTS = [
     *faults_of(
         "includes/recover_stalled.lua",
         ("return left > 0", "return false", "no grace after the server was away"),
         (
-            "job.stalled > (header_of(job).m or 1)",
-            "job.stalled >= (header_of(job).m or 1)",
-            "a job fails one lost worker too early",
-        ),
-        (
             "math.max(lease_ms / 4, 3 * interval_ms)",
             "math.min(lease_ms / 4, 3 * interval_ms)",
             "grace after every small gap",
+        ),
+    ),
+    *faults_of(
+        "includes/recover_job.lua",
+        (
+            "job.stalled > (header_of(job).m or 1)",
+            "job.stalled >= (header_of(job).m or 1)",
+            "a job fails one lost worker too early",
         ),
     ),
     *faults_of(

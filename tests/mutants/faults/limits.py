@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_queue_order.py", "tests/orchestrator/test_cleaning.py")
 FAULTS = [
     *faults_of(
         "includes/windows.lua",
@@ -28,8 +29,8 @@ FAULTS = [
     ),
     *faults_of(
         "includes/refuse_add.lua",
-        ("held + more > tonumber(meta.max_waiting)", "held + more >= tonumber(meta.max_waiting)", "one job too few"),
-        ("        + redis.call('ZCARD', prefix .. 'delayed')\n", "", "delayed jobs need no room"),
+        ("held_jobs() + more <= tonumber(meta", "held_jobs() + more < tonumber(meta", "one job too few"),
+        ("redis.call('ZCARD', prefix .. 'delayed') + ", "", "delayed jobs need no room"),
         ("tonumber(meta.closing_until) > now", "tonumber(meta.closing_until) < now", "an obliterated queue takes jobs"),
     ),
 ]

@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_queue_order.py", "tests/orchestrator/test_queue_attempts.py")
 FAULTS = [
     *faults_of(
         "includes/leave_active.lua",
@@ -24,14 +25,17 @@ FAULTS = [
             "a promoted job stays delayed, too",
         ),
         (
-            "redis.call('ZREM', prefix .. 'deadlines', job.id)",
-            "local _ = job",
-            "a removed or canceled job keeps its deadline",
-        ),
-        (
             "prefix .. 'delayed', '-inf', int(now)",
             "prefix .. 'delayed', '-inf', int(now + 1000)",
             "a delay ends a second early",
+        ),
+    ),
+    *faults_of(
+        "includes/leave_waiting.lua",
+        (
+            "redis.call('ZREM', prefix .. 'deadlines', job.id)",
+            "local _ = job",
+            "a removed or canceled job keeps its deadline",
         ),
     ),
     *faults_of(

@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/lua/test_schedule_model.py", "tests/orchestrator/test_schedules.py")
 FAULTS = [
     *faults_of(
         "includes/run_schedules.lua",

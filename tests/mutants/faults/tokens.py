@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import faults_of
 
+TESTS = ("tests/orchestrator/test_bulk.py",)
 FAULTS = [
     *faults_of(
         "includes/check_lease.lua",
