@@ -94,7 +94,7 @@ def read_group(reply: list[Any]) -> Group:
     return msgspec.convert(record | {"id": gid.decode(), "waiting": waiting}, Group, strict=False)
 
 
-def read_why(reply: list[Any], workers: int | None) -> WhyWaiting | None:
+def read_why(reply: list[Any], workers: int) -> WhyWaiting | None:
     """What `get_position` answers, in words."""
     if not reply:
         return None

@@ -130,7 +130,8 @@ class Groups(Reading):
         asked_s, known = self._whys.get(check_job_id(job_id), (-WHY_EVERY_S, None))
         if known is not None and now_s - asked_s < WHY_EVERY_S:
             return known
-        found = read_why(await self.scripts.get_position(job_id), None)
+        _, workers = await self.scripts.get_workers(0, 0)
+        found = read_why(await self.scripts.get_position(job_id), workers)
         if found is None:
             raise JobNotFound(f"there is no job {job_id}")
         self._whys = {key: value for key, value in self._whys.items() if now_s - value[0] < WHY_EVERY_S}
