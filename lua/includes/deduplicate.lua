@@ -35,12 +35,13 @@ local function deduplicate(meta, token, id, header_json, data, header)
         return store_job(meta, token, id, header_json, data, header)
     end
     if not holder.has_ended then
-        header_of(holder)
+        header_of(holder) -- for its time of adding
     end
     if dd.e then
         redis.call('PEXPIRE', key, int(dd.t))
     end
-    if dd.k and (holder.state == 'active' or redis.call('EXISTS', next_key) == 1) then
+    local lasts_as_its_job = not holder.has_ended and not (header_of(holder).dd or {}).t -- else its end adds nothing
+    if dd.k and lasts_as_its_job and (holder.state == 'active' or redis.call('EXISTS', next_key) == 1) then
         redis.call('HSET', next_key, 'token', token, 'id', id, 'header', header_json, 'data', data)
     end
     emit_deduplicated(dd.i, holder.id, id)
