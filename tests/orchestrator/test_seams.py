@@ -6,10 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from orchestrator.active_job import ActiveJob
+from orchestrator.deduplication import Deduplication
+from orchestrator.errors import QueueFull
 from orchestrator.group import Batch, RateLimit
 from orchestrator.job import JobOptions
 from orchestrator.parent import Parent
 from orchestrator.queue import Queue
+from orchestrator.schedule import JobTemplate, RepeatOptions
 from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.invariants import check_queue
@@ -158,3 +161,22 @@ async def test_a_job_that_leaves_a_batch_ends_at_once(queue: Queue, url: str, ho
     assert (first.state, second.state) == ("canceled" if how == "cancel" else "failed", "completed")
     assert first.stalled == 0
     await check_queue(queue)
+
+
+async def test_a_schedule_adds_nothing_to_a_queue_that_is_being_obliterated(scene: Scene) -> None:
+    await scene.add("one")
+    epoch = (await scene.client.hget(f"{scene.prefix}meta", "epoch")).decode()
+    await scene.scripts.obliterate(epoch, force=True, limit=100, closing_ms=60_000)
+    with pytest.raises(QueueFull):
+        await scene.queue.upsert_job_scheduler("s", RepeatOptions(every_ms=60_000), JobTemplate("paint"))
+    assert await scene.queue.count() == 0
+
+
+async def test_a_job_that_met_a_key_with_a_time_of_its_own_is_not_kept_back_for_ever(scene: Scene) -> None:
+    held = await scene.active("first", deduplication=Deduplication("d", 60_000))
+    await scene.queue.add(
+        "paint", None, JobOptions(id="second", deduplication=Deduplication("d", keep_last_if_active=True))
+    )
+    await scene.finish(held)
+    assert not await scene.client.exists(f"{scene.prefix}dedup_next:d")
+    await check_queue(scene.queue)
