@@ -48,8 +48,8 @@ for name, value in pairs(changes) do
 end
 note_groups()
 settle(group)
-if group.place == 'ring' then
-    wake_worker()
+if group.place ~= 'idle' then
+    wake_worker() -- it may start now, or at a time that no sleeping worker knows
 end
 if group.paused and not was_paused then
     emit_queue_event('paused', ',"group":' .. cjson.encode(gid))

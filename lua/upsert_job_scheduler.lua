@@ -24,9 +24,10 @@
 --   the schedule as get_job_scheduler answers it; {} when a repeated call finds that it was removed since
 -- Errors
 --   LAYOUT_MISMATCH
+--   QUEUE_FULL  the queue is being obliterated
 -- Events
 --   scheduled (of the queue, when anything changed); added; those of remove_job
--- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit, count_up
+-- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit, count_up, refuse_add
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local every_ms, cron, tz, start_at, end_at = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
@@ -89,6 +90,10 @@ if refusal then
 end
 if answered(token) then
     return schedule_reply(id)
+end
+local closing = refuse_closing(meta)
+if closing then
+    return closing
 end
 open_queue(meta)
 local schedule = load_schedule(id)

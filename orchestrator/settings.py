@@ -19,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     redis_url: str = ""
-    """Where Redis or Valkey listens (`redis[s]://`, `redis[s]+cluster://`, `unix://`); empty = the embedded one of `data_dir`."""
+    """Where Redis or Valkey listens (`redis[s]://`, `redis[s]+cluster://`, `unix://`); empty = the embedded one."""
     data_dir: Path = Path.home() / ".kargah"
     """Folder of the embedded server's data, the pictures and the webhook secret."""
     host: str = "127.0.0.1"

@@ -89,9 +89,11 @@ end
 
 -- Returns the job to start, not yet taken; or nil, and in how many ms a batch is ready.
 local function choose(wishes)
-    local found, passed, ready_ms = pick(near_candidates(), wishes)
-    if not found then
-        return nil, ready_ms
+    local window = near_candidates()
+    local found, passed, ready_ms = pick(window, wishes)
+    if not found then -- groups that may not start have left the ring: others may stand behind them
+        local is_to_look_again = #window == 0 and redis.call('EXISTS', prefix .. 'groups') == 1
+        return nil, is_to_look_again and 0 or ready_ms
     end
     for _, job in ipairs(passed) do
         if not job.passed_at then
@@ -108,7 +110,25 @@ local function batch_members(job, count)
     if not job.batch_key or count < 1 then
         return {}
     end
-    return redis.call('ZRANGE', prefix .. 'batch:' .. job.batch_key, 0, count - 1)
+    local ids = redis.call('ZRANGE', prefix .. 'batch:' .. job.batch_key, 0, count - 1)
+    for i, member in ipairs(ids) do
+        ids[i] = id_of(member)
+    end
+    return ids
+end
+
+-- The same among those whose turn is near, of which none is in a group that may not start.
+local function near_members(job, count)
+    local ids = {}
+    if count < 1 or redis.call('EXISTS', prefix .. 'batch:' .. (job.batch_key or '')) == 0 then
+        return ids
+    end
+    for _, other in ipairs(near_candidates()) do
+        if other.batch == job.batch_key then
+            ids[#ids + 1] = other.id
+        end
+    end
+    return ids
 end
 
 local function may_start(job)

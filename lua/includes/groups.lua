@@ -200,6 +200,7 @@ end
 
 local function is_configured(group)
     return group.weight or group.concurrency or group.rate_max or group.max_waiting or group.paused
+        or (group.limited_until or 0) > now
 end
 
 -- Forgets groups that have been idle for an hour; those with settings of their own stay.

@@ -3,7 +3,7 @@
 -- of one that did not complete stays, too: its steps are not done again.
 local OF_A_RUN = { 'started', 'made', 'stalled', 'lease', 'worker', 'started_at', 'finished_at', 'expires_at',
     'progress', 'preview', 'cancel', 'cancel_at', 'reason', 'error', 'stack', 'result',
-    'failed_child', 'continued', 'delay_after' }
+    'failed_child', 'continued', 'delay_after', 'due_at' }
 
 local function retry_job(job)
     local files, prev = files_of(job), job.state

@@ -64,6 +64,20 @@ local function take_in_order(meta, count, start)
     return false
 end
 
+-- Those of the batch that are next; where some of them are in groups that may not start, those whose turn is near.
+local function fill_batch(job, places, start)
+    for _, find in ipairs({ batch_members, near_members }) do
+        for _, id in ipairs(find(job, places)) do
+            local other = load_job(id)
+            if places > 0 and may_start(other) then
+                leave_wait(other)
+                start(other)
+                places = places - 1
+            end
+        end
+    end
+end
+
 -- The next jobs by what the worker wishes. Returns in how many ms a batch is ready that now is too small.
 local function take_by_wish(count, wishes, start)
     local ready_ms
@@ -76,13 +90,7 @@ local function take_by_wish(count, wishes, start)
         leave_wait(job)
         start(job)
         if wishes.batch then
-            for _, member in ipairs(batch_members(job, count - 1)) do
-                local other = load_job(id_of(member))
-                if may_start(other) then
-                    leave_wait(other)
-                    start(other)
-                end
-            end
+            fill_batch(job, count - 1, start)
             break -- one batch a call
         end
     end
@@ -105,10 +113,10 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wish
         start_job(job, token .. '.' .. int(#claims + 1), worker, lease_ms)
         claims[#claims + 1] = job
     end
+    if meta.grouped then
+        settle_held() -- also where nothing may start: groups that are due would send the worker back at once, for ever
+    end
     if allowed > 0 then
-        if meta.grouped then
-            settle_held()
-        end
         if wishes.batch or wishes.warm then
             ready_ms = take_by_wish(allowed, wishes, start)
         else

@@ -25,6 +25,11 @@ class BatchRun:
         self._parts: dict[str, asyncio.Future[Any]] = {job.lease: loop.create_future() for job in jobs}
         self._task = asyncio.create_task(self._run(jobs), name=f"batch of {len(jobs)}")
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the processor is at work."""
+        return not self._task.done()
+
     async def part(self, job: ActiveJob) -> Any:
         """What the processor makes of this job."""
         try:

@@ -162,6 +162,7 @@ class Manual:
     async def _look(self, slot: int, deadline: float | None) -> ClaimedJob | None:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
+            is_deaf = False
             left_s = None if deadline is None else deadline - loop.time()
             if self._claimer.is_paused:
                 sleep_ms = -1
@@ -172,12 +173,12 @@ class Manual:
                     return None
                 if claims.claims:
                     return self._hold(slot, claims.claims[0])
-                sleep_ms = claims.sleep_ms
+                sleep_ms, is_deaf = claims.sleep_ms, claims.is_deaf
             if left_s is not None and left_s <= 0:
                 break
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self._claimer.sleep(sleep_ms)
+                    await self._claimer.sleep(sleep_ms, is_deaf=is_deaf)
             except TimeoutError:
                 break
             except BaseException:

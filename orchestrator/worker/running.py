@@ -61,10 +61,10 @@ class JobRunner:
             if self._stopping.is_set() or self._claimer.is_paused:  # they came with the last call
                 finishes = [Finish(claim.job.id, claim.lease, "returned", b"{}") for claim in claims]
             else:
-                finishes = await self._run(await self._leases.still_held(claims, self._claimer.sent_at[lane]))
+                finishes = await self._run(lane, await self._leases.still_held(claims, self._claimer.sent_at[lane]))
             claims = await self._finish(lane, finishes, and_claim=not is_surplus()) if finishes else []
 
-    async def _run(self, claims: list[Claim]) -> list[Finish]:
+    async def _run(self, lane: str, claims: list[Claim]) -> list[Finish]:
         jobs = [ActiveJob(claim, self._scripts, self._progress_interval_ms) for claim in claims]
         given_up = [self._given_up(job) for job in jobs if self._is_started_too_often(job)]
         jobs = [job for job in jobs if not self._is_started_too_often(job)]
@@ -77,7 +77,7 @@ class JobRunner:
         for job in jobs:
             self._listeners.tell(WorkerEvent("active", job))
         try:
-            return given_up + list(await asyncio.gather(*(attempt.run() for attempt in attempts)))
+            return given_up + await self._ends(lane, attempts, batch)
         except asyncio.CancelledError:
             for attempt in attempts:
                 attempt.task.cancel()
@@ -85,6 +85,25 @@ class JobRunner:
         finally:
             if batch:
                 await batch.close()
+
+    async def _ends(self, lane: str, attempts: list[Attempt], batch: BatchRun | None) -> list[Finish]:
+        """How they ended, to be recorded; what left a batch that goes on is recorded here, and waits for none of it."""
+        running = {asyncio.create_task(attempt.run()) for attempt in attempts}
+        ended: list[Finish] = []
+        pending = running
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                finishes = [run.result() for run in done]
+                if pending and batch and batch.is_running:
+                    await self._finish(lane, finishes, and_claim=False)
+                else:
+                    ended += finishes
+        except BaseException:
+            for run in running:
+                run.cancel()
+            raise
+        return ended
 
     def _is_started_too_often(self, job: ActiveJob) -> bool:
         return 0 < self._max_started_attempts < job.attempt

@@ -9,6 +9,9 @@ from orchestrator.errors import InvalidOption
 from orchestrator.given import check_kind
 from orchestrator.group import Batch, RateLimit
 from orchestrator.job import check_int
+from orchestrator.log import get_logger
+
+log = get_logger("worker")
 
 MAX_WARM = 32
 
@@ -38,6 +41,7 @@ class Wishes:
             batch.check()
         self.slots = batch.size if batch else 1
         self._warm_keys = warm_keys
+        self._is_failing = False
         self._fixed: dict[str, Any] = {}
         if limiter:
             self._fixed["limiter"] = [limiter.max_starts, limiter.duration_ms]
@@ -49,6 +53,18 @@ class Wishes:
     def encode(self) -> bytes:
         """For the script; empty when there is nothing to ask for."""
         wishes = self._fixed
-        if self._warm_keys and (warm := list(self._warm_keys())[:MAX_WARM]):
+        if self._warm_keys and (warm := self._warm(self._warm_keys)):
             wishes = wishes | {"warm": warm}
         return msgspec.json.encode(wishes) if wishes else b""
+
+    def _warm(self, warm_keys: Callable[[], Sequence[str]]) -> list[str]:
+        """What the user's function tells; nothing when it fails: no claim, and no result, may be lost by that."""
+        try:
+            warm = [key for key in list(warm_keys())[:MAX_WARM] if isinstance(key, str)]
+        except Exception as problem:
+            if not self._is_failing:  # one line until it works again
+                log.warning("worker.warm_keys_failed", problem=problem)
+            self._is_failing = True
+            return []
+        self._is_failing = False
+        return warm

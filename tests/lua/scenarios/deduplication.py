@@ -142,3 +142,9 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await keep_back(scene)
     return call("t", "k", "a")
+
+
+@scenario("add_job", "to be kept back, but the key that it meets has a time of its own")
+async def _(scene: Scene) -> Call:
+    await scene.active("a", deduplication=THROTTLE)
+    return adding(KEEP_LAST)

@@ -266,3 +266,25 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await some_groups(scene)
     return call(["waiting"], 0, 3)
+
+
+@scenario("move_to_active", "a batch passes over a group that may not start")
+async def _(scene: Scene) -> Call:
+    for number in range(6):
+        await scene.add(f"held{number}", group="held", batch_key="k")
+    await scene.scripts.set_group("1", "held", {"paused": True})
+    for number in range(3):
+        await scene.add(f"free{number}", group="free", batch_key="k")
+        await scene.add(f"other{number}", group="free", batch_key="l")
+    return claiming(4, batch={"min_size": 1, "linger_ms": 0})
+
+
+@scenario("move_to_active", "only held groups stand near the turn of a worker with wishes")
+async def _(scene: Scene) -> Call:
+    for number in range(10):
+        await scene.add(f"a{number}", group=f"g{number}")
+        await scene.add(f"b{number}", group=f"g{number}")
+    for _ in range(10):
+        await scene.claim()
+    await scene.scripts.set_group_defaults("d", {"group_concurrency": 1})
+    return claiming(1, warm=["k"])

@@ -4,6 +4,7 @@ from typing import Any
 
 from orchestrator.schedule import JobTemplate, RepeatOptions, Slots
 from orchestrator.scripts import Finish
+from tests.lua.scenarios.adding import close
 from tests.lua.scenarios.table import CANCEL, Call, call, scenario
 from tests.lua.scenarios.working import claiming, finishing
 from tests.lua.scene import Scene
@@ -50,6 +51,13 @@ async def _(scene: Scene) -> Call:
 @scenario("upsert_job_scheduler", "slots that have passed when they arrive")
 async def _(scene: Scene) -> Call:
     return call("t", "s", template_of("s"), CRON, Slots(1_000_000_000_000, [1_000_000_300_000], False))
+
+
+@scenario("upsert_job_scheduler", "of a queue that is being obliterated")
+async def _(scene: Scene) -> Call:
+    await close(scene)
+    repeat = RepeatOptions(every_ms=60_000)
+    return call("t", "s", template_of("s"), repeat, None)
 
 
 @scenario("remove_job_scheduler", "with a job that waits")
