@@ -1,6 +1,7 @@
 """`python -m tests.mutants`: plants faults in copies of the tree, one at a time, and sees whether the tests notice."""
 
 import argparse
+import multiprocessing
 import os
 import queue
 import shutil
@@ -14,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import lua
+from tests.model.running import EXAMPLES, STEPS, run
 from tests.mutants.faults import MUTANTS
 from tests.mutants.mutant import Mutant
 
@@ -23,8 +26,7 @@ MAY_SURVIVE = 1 / 30
 LIMIT_S = 240
 """Of a stage; a fault that makes the tests hang is noticed, too."""
 PYTEST = ("pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60")
-MODEL = ("tests.model", "--fixed")
-OTHER_HISTORIES = (*MODEL, "--seed", "2")
+OTHER_HISTORIES = ("tests.model", "--fixed", "--seed", "2")
 TWICE = (*PYTEST, "tests/lua/test_repeat_safety.py", "-k", "twice and valkey")
 ALL_TESTS = tuple(sorted({path for mutant in MUTANTS for path in mutant.tests}))
 
@@ -47,12 +49,9 @@ def main() -> int:
     for mutant in MUTANTS:
         mutant.applied((ROOT / "lua" / mutant.path).read_text())
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kargah-mutants-") as folder:
-        copies = queue.SimpleQueue[Path]()
-        for number in range(options.processes):
-            copies.put(copy_tree(Path(folder, str(number))))
-        with ThreadPoolExecutor(options.processes) as pool:
-            plain, *verdicts = pool.map(lambda mutant: judge(copies, mutant), [None, *mutants])
+    with multiprocessing.get_context("fork").Pool(options.processes, maxtasksperchild=1) as pool:
+        verdicts = list(pool.imap(in_the_model, [None, *mutants]))
+    plain, *verdicts = judge_by_tests(verdicts, options.processes)
     if plain.by:
         print(f"the tests fail without any fault: {plain.by}")
         return 1
@@ -61,6 +60,48 @@ def main() -> int:
         f"\n{len(verdicts) - len(survivors)} of {len(verdicts)} faults were noticed, {time.monotonic() - began:.0f} s"
     )
     return len(survivors) > max(1, MAY_SURVIVE * len(verdicts))
+
+
+def in_the_model(mutant: Mutant | None) -> Verdict:
+    """Run the model's histories against scripts with the fault; in a process of its own, which forgets it."""
+    began, read = time.monotonic(), lua._read
+    lua._read = lambda path: mutant.applied(read(path)) if mutant and path == mutant.path else read(path)
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(LIMIT_S)
+    by = ""
+    try:
+        run(EXAMPLES, STEPS, stops_at_once=True)
+    except Exception as problem:
+        by = f"model: {type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''}"
+    verdict = Verdict(mutant, by, time.monotonic() - began)
+    if by or mutant is None:
+        tell(verdict)
+    return verdict
+
+
+def give_up(*_: object) -> None:
+    """A fault that makes the tests hang is noticed, too."""
+    raise TimeoutError(f"nothing came within {LIMIT_S} s")
+
+
+def judge_by_tests(verdicts: Sequence[Verdict], processes: int) -> list[Verdict]:
+    """Run the tests where the model noticed nothing."""
+    with tempfile.TemporaryDirectory(prefix="kargah-mutants-") as folder:
+        copies = queue.SimpleQueue[Path]()
+        for number in range(processes):
+            copies.put(copy_tree(Path(folder, str(number))))
+        with ThreadPoolExecutor(processes) as pool:
+            return list(pool.map(lambda verdict: verdict if verdict.by else judge(copies, verdict.mutant), verdicts))
+
+
+def tell(verdict: Verdict) -> None:
+    """Print what became of a fault."""
+    mutant = verdict.mutant
+    word = "noticed " if verdict.by else "SURVIVED" if mutant else "fine    "
+    fault = f"{mutant.path}: {mutant.fault}" if mutant else "no fault at all"
+    print(f"{verdict.seconds:5.0f} s  {word}  {fault}", flush=True)
+    if verdict.by:
+        print(f"                   by {verdict.by[:120]}", flush=True)
 
 
 def copy_tree(folder: Path) -> Path:
@@ -89,21 +130,14 @@ def judge(copies: "queue.SimpleQueue[Path]", mutant: Mutant | None) -> Verdict:
         path.write_text(text)
         copies.put(folder)
     verdict = Verdict(mutant, by, time.monotonic() - began)
-    fault = f"{mutant.path}: {mutant.fault}" if mutant else "no fault at all"
-    print(
-        f"{verdict.seconds:5.0f} s  {'noticed ' if by else 'SURVIVED' if mutant else 'fine    '}  {fault}", flush=True
-    )
-    if by:
-        print(f"                   by {by[:120]}", flush=True)
+    tell(verdict)
     return verdict
 
 
 def stages_of(mutant: Mutant | None) -> dict[str, Sequence[str]]:
-    """What may notice a fault, the quickest first: the model of jobs knows nothing of schedules."""
+    """What may notice a fault that the model's usual histories did not."""
     own = (*PYTEST, "-k", "not redis", *(mutant.tests if mutant else ALL_TESTS))
-    if mutant and "schedul" in mutant.path:
-        return {"own tests": own, "scripts": TWICE}
-    return {"model": MODEL, "own tests": own, "other histories": OTHER_HISTORIES, "scripts": TWICE}
+    return {"own tests": own, "other histories": OTHER_HISTORIES, "scripts": TWICE}
 
 
 def sure_failure(folder: Path, command: Sequence[str]) -> str:

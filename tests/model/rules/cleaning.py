@@ -18,9 +18,11 @@ class CleaningRules(RuledMachine):
     def promote_jobs(self, limit: int) -> None:
         self.call("promote_jobs", self.token(), limit)
 
-    @rule(2, state=st.sampled_from(FINISHED), limit=st.integers(1, 3), ago_ms=st.sampled_from([None, 0, 1000]))
-    def retry_jobs(self, state: str, limit: int, ago_ms: int | None) -> None:
-        until_at = "" if ago_ms is None else str(self.model.now - ago_ms)
+    @rule(2, pick=picks, limit=st.integers(1, 3), off_ms=st.sampled_from([None, 0, -1]))
+    def retry_jobs(self, pick: int, limit: int, off_ms: int | None) -> None:
+        ended = [(state, at) for state in FINISHED for at in self.model.finished[state].values()]
+        state, at = ended[pick % len(ended)] if ended else (FINISHED[pick % 3], self.model.now)
+        until_at = "" if off_ms is None else str(at + off_ms)
         self.call("retry_jobs", self.token(), state, limit, until_at)
 
     @rule(1, state=st.sampled_from(["waiting", "delayed"]), limit=st.integers(1, 3))
@@ -46,6 +48,8 @@ class CleaningRules(RuledMachine):
     @rule(1, pick=picks, force=st.sampled_from([True, True, False]), limit=st.sampled_from([1, 3, 3, 100]))
     def obliterate(self, pick: int, force: bool, limit: int) -> None:
         epoch = str(self.model.epoch) if pick % 8 else "1"
+        if pick % 3 == 1:
+            self.call("move_to_active", *self.lane(0), 2000, INTERVAL_MS, 1)
         self.call("obliterate", epoch, force=force, limit=limit, closing_ms=60_000)
 
     @rule(1, when=lambda self: self.model.sequence > 5)

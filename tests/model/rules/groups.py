@@ -29,6 +29,14 @@ class GroupRules(RuledMachine):
     def set_group_defaults(self, changes: dict[str, int]) -> None:
         self.call("set_group_defaults", self.token(), changes)
 
+    @rule(1, most=st.integers(1, 3))
+    def fill_a_group(self, most: int) -> None:
+        self.call("set_group", self.token(), "i", {"max_waiting": most})
+        header = b'{"n":"paint","g":"i"}'
+        self.call("add_bulk", self.token(), [(f"i{number}", header, b"6") for number in range(2)])
+        self.call("add_job", self.token(), "i2", header, b"6")
+        self.call("add_job", self.token(), "i3", header, b"6")
+
     @rule(1, when=lambda self: self.model.places["idle"])
     def groups_are_forgotten(self) -> None:
         self.rig.move_clock(3_600_000)
