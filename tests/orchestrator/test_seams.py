@@ -67,6 +67,19 @@ async def test_a_group_that_goes_on_at_a_rate_wakes_whoever_sleeps(scene: Scene)
     assert await scene.client.exists(f"{scene.prefix}marker")
 
 
+async def test_a_slot_that_a_group_may_use_only_later_wakes_whoever_sleeps(
+    scene: Scene,
+) -> None:
+    await scene.scripts.set_group("1", "a", {"concurrency": 1, "rate_max": 1, "rate_ms": 60_000})
+    running = await scene.active("first", group="a")
+    await scene.add("second", group="a")
+    assert (await scene.claim()).sleep_ms == -1
+    await scene.client.delete(f"{scene.prefix}marker")
+    await scene.finish(running)
+    assert await scene.client.exists(f"{scene.prefix}marker")
+    assert (await scene.claim()).sleep_ms > 0
+
+
 async def test_groups_that_may_not_start_hide_none_behind_them_from_a_choosy_worker(scene: Scene) -> None:
     for number in range(12):
         await scene.add(f"a{number}", group=f"g{number:02}")
