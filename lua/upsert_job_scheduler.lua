@@ -119,7 +119,7 @@ finish_if_over(schedule)
 if is_new and immediately and not schedule.finished and schedule.at ~= now then
     make_iteration(meta, schedule, now)
 end
-if schedule.at and schedule.at <= now then
+if schedule.at and schedule.at <= now and has_room(meta) then -- else as soon as there is room
     run_schedule(meta, schedule)
 else
     save_schedule(schedule)

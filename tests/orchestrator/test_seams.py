@@ -67,6 +67,19 @@ async def test_a_group_that_goes_on_at_a_rate_wakes_whoever_sleeps(scene: Scene)
     assert await scene.client.exists(f"{scene.prefix}marker")
 
 
+async def test_a_slot_that_a_group_may_use_only_later_wakes_whoever_sleeps(
+    scene: Scene,
+) -> None:
+    await scene.scripts.set_group("1", "a", {"concurrency": 1, "rate_max": 1, "rate_ms": 60_000})
+    running = await scene.active("first", group="a")
+    await scene.add("second", group="a")
+    assert (await scene.claim()).sleep_ms == -1
+    await scene.client.delete(f"{scene.prefix}marker")
+    await scene.finish(running)
+    assert await scene.client.exists(f"{scene.prefix}marker")
+    assert (await scene.claim()).sleep_ms > 0
+
+
 async def test_groups_that_may_not_start_hide_none_behind_them_from_a_choosy_worker(scene: Scene) -> None:
     for number in range(12):
         await scene.add(f"a{number}", group=f"g{number:02}")
@@ -180,3 +193,20 @@ async def test_a_job_that_met_a_key_with_a_time_of_its_own_is_not_kept_back_for_
     await scene.finish(held)
     assert not await scene.client.exists(f"{scene.prefix}dedup_next:d")
     await check_queue(scene.queue)
+
+
+async def test_the_first_job_of_a_schedule_waits_for_room(scene: Scene) -> None:
+    await scene.add("one")
+    await scene.scripts.set_limits("limits", max_waiting=1)
+    await scene.queue.upsert_job_scheduler("s", RepeatOptions(every_ms=60_000), JobTemplate("paint"))
+    assert await scene.queue.count() == 1
+    await scene.claim()
+    await pass_time(scene)
+    await scene.scripts.move_due_jobs(10)
+    assert await scene.queue.count() == 1, "the schedule's"
+    await check_queue(scene.queue)
+
+
+async def pass_time(scene: Scene) -> None:
+    """The second is over after which a queue without room is looked at again."""
+    await scene.client.hset(f"{scene.prefix}meta", "schedule_at", 1)

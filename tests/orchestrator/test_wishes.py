@@ -87,7 +87,8 @@ async def test_a_canceled_job_leaves_its_batch_and_the_others_go_on(queue: Queue
     async with Worker(queue.name, process, url, batch=Batch(8), cancel_grace_ms=50) as worker:
         await wait_until(lambda: len(worker._attempts) == 3)
         await queue.cancel(jobs[1].id)
-        await wait_until(lambda: any(attempt.task.done() for attempt in worker._attempts.values()))
+        await ended(queue, jobs[1].id)
+        assert len(worker._attempts) == 2
         go_on.set()
         done = await ended(queue, *(job.id for job in jobs))
     assert [job.state for job in done] == ["completed", "canceled", "completed"]

@@ -60,6 +60,13 @@ async def _(scene: Scene) -> Call:
     return call("t", "s", template_of("s"), repeat, None)
 
 
+@scenario("upsert_job_scheduler", "one that begins at once, without room for its job")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.scripts.set_limits("limits", max_waiting=1)
+    return call("t", "s", template_of("s"), RepeatOptions(every_ms=60_000), None)
+
+
 @scenario("remove_job_scheduler", "with a job that waits")
 async def _(scene: Scene) -> Call:
     await upsert(scene, "s", EVERY)
