@@ -4,7 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.model.rules.weighted import RuledMachine, rule
+from orchestrator.job import JobOptions
+from tests.model.rules.adding import encoded
+from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, rule
+from tests.model.rules.working import wishes
 
 FREE = {"weight": None, "concurrency": None, "rate_max": None, "rate_ms": None, "max_waiting": None, "paused": False}
 
@@ -36,6 +39,26 @@ class GroupRules(RuledMachine):
         self.call("add_bulk", self.token(), [(f"i{number}", header, b"6") for number in range(2)])
         self.call("add_job", self.token(), "i2", header, b"6")
         self.call("add_job", self.token(), "i3", header, b"6")
+
+    @rule(
+        3,
+        count=st.integers(1, 3),
+        groups=st.sampled_from([(None, None, None), ("g", "g", "h"), ("g", "h", "i"), (None, "g", "g")]),
+        affinities=st.sampled_from([(None, None, None), ("m", "n", "m"), ("n", "n", "m"), ("n", "m", None)]),
+        wishes=wishes,
+    )
+    def choose_among_some(
+        self, count: int, groups: tuple[str | None, ...], affinities: tuple[str | None, ...], wishes: bytes
+    ) -> None:
+        """Jobs of one batch key, or with affinities, come, and a worker with wishes takes some of them."""
+        options = [
+            JobOptions(group=group, affinity_key=affinity, batch_key="b", telemetry=False)
+            for group, affinity in zip(groups, affinities, strict=True)
+        ]
+        jobs = [(f"b{number}", encoded(each), b"7") for number, each in enumerate(options[:count])]
+        self.call("add_bulk", self.token(), jobs)
+        for _ in range(2):
+            self.call("move_to_active", *self.lane(0), 2000, INTERVAL_MS, 2, wishes)
 
     @rule(1, when=lambda self: self.model.places["idle"])
     def groups_are_forgotten(self) -> None:
