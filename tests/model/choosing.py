@@ -26,17 +26,27 @@ class Choosing(Ending):
             self.leave_wait(job)
             start(job)
             if "batch" in wishes:
-                for other in self.in_batch(job.batch_key)[: count - 1] if job.batch_key else []:
-                    if other.group is None or self.held_until(self.load_group(other.group)) is None:
-                        self.leave_wait(other)
-                        start(other)
+                self._fill_batch(job.batch_key, count - 1, start)
                 break
         return ready_ms
 
+    def _fill_batch(self, key: str | None, places: int, start: Callable[[ModelJob], None]) -> None:
+        """With those of the key that are next; where some may not start, with those whose turn is near."""
+        for near in (False, True):
+            if key is None or places < 1 or not self.in_batch(key):
+                return
+            found = [job for job in self._near() if job.batch_key == key] if near else self.in_batch(key)[:places]
+            for job in found:
+                if places and (job.group is None or self.held_until(self.load_group(job.group)) is None):
+                    self.leave_wait(job)
+                    start(job)
+                    places -= 1
+
     def _choose(self, wishes: dict[str, Any]) -> tuple[ModelJob | None, int | None]:
-        found, passed, ready_ms = self._pick(self._near(), wishes)
+        window = self._near()
+        found, passed, ready_ms = self._pick(window, wishes)
         if found is None:
-            return None, ready_ms
+            return None, 0 if not window and self.places["ring"] else ready_ms
         for job in passed:
             if job.passed_at is None:
                 job.passed_at = self.now

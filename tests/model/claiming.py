@@ -31,17 +31,20 @@ class Claiming(Choosing):
             self._start(job, f"{token}.{len(claims) + 1}", worker, lease_ms)
             claims.append(job)
 
+        if self.grouped:
+            self.settle_held()
         if allowed > 0:
-            if self.grouped:
-                self.settle_held()
             if "batch" in wishes or "warm" in wishes:
                 ready_ms = self.take_by_wish(allowed, wishes, start)
             else:
                 more = self._take_in_order(allowed, start)
             self.limits.count_starts(self.now, len(claims), worker, own)
-        if (is_own_limit or (limited_ms is None and (claims or slots == 0))) and self._has_startable():
+        sleep_ms = self._sleep_ms(more, limited_ms, ready_ms)
+        is_for_others = slots == 0 and self.grouped and sleep_ms >= 0
+        may_wake = is_own_limit or (limited_ms is None and (claims or slots == 0))
+        if may_wake and (is_for_others or self._has_startable()):
             self.wake()
-        return claims, self._sleep_ms(more, limited_ms, ready_ms), is_own_limit
+        return claims, sleep_ms, is_own_limit
 
     def _take_in_order(self, count: int, start: Callable[[ModelJob], None]) -> bool:
         """Jobs without a group, then those of the groups by their turns; whether more groups are to be looked at."""

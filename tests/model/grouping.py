@@ -146,7 +146,8 @@ class Grouping:
         for gid in [each for each in by_score(idle) if idle[each] <= self.now - IDLE_MS][:HELD_AT_ONCE]:
             group = self.load_group(gid)
             names = ("weight", "concurrency", "rate_max", "max_waiting", "paused")
-            if any(group.settings.get(name) is not None for name in names) or group.active > 0:
+            is_limited = group.settings.get("limited_until", 0) > self.now
+            if is_limited or any(group.settings.get(name) is not None for name in names) or group.active > 0:
                 idle[gid] = self.now
             else:
                 del idle[gid]

@@ -31,7 +31,7 @@ class Sharing(Steering, Reading):
                     group.settings[name] = value
             self.grouped = True
             self.settle(group)
-            if group.place == "ring":
+            if group.place != "idle":
                 self.wake()
             is_paused = bool(group.settings.get("paused"))
             if is_paused != was_paused:
