@@ -41,7 +41,8 @@ FAULTS = [
     *faults_of(
         "includes/take_next.lua",
         ("        redis.call('ZREM', prefix .. 'grouped', wait_member(job))\n", "", "a running job counts as waiting"),
-        ("            settle_held()\n", "            local _ = settle_held\n", "a held group never comes back"),
+        ("fill_batch(job, count - 1, start)", "fill_batch(job, count, start)", "a batch is one larger than asked for"),
+        ("        settle_held() --", "        local _ = settle_held --", "a held group never comes back"),
         ("if job.batch_key then", "if false then", "a batch index keeps what was claimed without it"),
         ("may_start(other)", "true", "a batch starts jobs of a full group"),
     ),
@@ -62,7 +63,7 @@ FAULTS = [
             "a batch lingers that is large enough",
         ),
         ("entered_at + batch.linger_ms - now", "entered_at - now", "no batch lingers"),
-        ("0, count - 1)\nend", "0, count)\nend", "a batch is one larger than asked for"),
+        ("if other.batch == job.batch_key then", "if other.batch then", "a batch takes jobs of other keys"),
     ),
     *faults_of(
         "includes/refuse_add.lua",
