@@ -12,6 +12,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 CLOSE_S = 5.0
+HOLD_S = 1.0
+"""How long a fork waits for the loop: only a caller that forks while it imports what the loop imports waits so long."""
 
 
 class Closable(Protocol):
@@ -36,6 +38,7 @@ class Background:
         self.opening = threading.RLock()
         self._loop = _Loop()
         self._opened: set[Any] = set()
+        self._go_on = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kargah-sync", daemon=True)
         self._thread.start()
 
@@ -77,6 +80,24 @@ class Background:
             self.call(self._close_all)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_S)
+
+    def hold(self) -> None:
+        """Stop the loop between two of its steps until `go_on`: what it holds within one, such as the lock of a module
+        it imports, would stay held in a forked process for ever."""
+        held, self._go_on = threading.Event(), threading.Event()
+
+        def wait(go_on: threading.Event) -> None:
+            held.set()
+            go_on.wait()
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(wait, self._go_on)
+            if threading.current_thread() is not self._thread:
+                held.wait(HOLD_S)
+
+    def go_on(self) -> None:
+        """End `hold`."""
+        self._go_on.set()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -168,6 +189,18 @@ class Facade(Generic[S]):
             return self._opened
 
 
+def _hold() -> None:
+    _lock.acquire()
+    if _present is not None:
+        _present.hold()
+
+
+def _go_on() -> None:
+    if _present is not None:
+        _present.go_on()
+    _lock.release()
+
+
 def _forget() -> None:
     """In a forked process: its parent's thread does not run here."""
     global _present, _lock
@@ -183,5 +216,5 @@ def _stop() -> None:
         ended.stop()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_forget)
 atexit.register(_stop)

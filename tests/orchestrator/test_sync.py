@@ -183,6 +183,29 @@ def test_a_fork_while_other_threads_call_does_not_hang(url: str, queue_name: str
     assert run_script(url, queue_name, body) == "10\n"
 
 
+def test_a_fork_while_the_loop_imports_does_not_hang(tmp_path: Path, url: str, queue_name: str) -> None:
+    (tmp_path / "slow_to_import.py").write_text("import time; time.sleep(0.3)")
+    body = f"""
+    import os, sys, threading, warnings
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    sys.path.insert(0, {str(tmp_path)!r})
+    begun = threading.Event()
+    def load(_):
+        begun.set()
+        import slow_to_import
+    thread = threading.Thread(target=queue._ask, args=(load,))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        load(None)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    """
+    assert run_script(url, queue_name, body) == ""
+
+
 def test_multiprocessing_can_fork_it(url: str, queue_name: str) -> None:
     body = """
     import multiprocessing, warnings
