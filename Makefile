@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 # An index that has other builds of torch than PyPI, for example PyTorch's own CPU index; see the README.
 TORCH_INDEX ?=
+# Two processes: many tests wait, some measure. `make test PYTEST_ARGS=-x` runs them in one.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -43,7 +45,7 @@ test: dev page system-packages ## Set up and run the whole test suite
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 chaos: dev system-packages ## The fault tests at full size (half an hour)
-	@TEST_CHAOS=full $(BIN)/python -m pytest tests/chaos -s $(PYTEST_ARGS)
+	@TEST_CHAOS=full $(BIN)/python -m pytest tests/chaos -s
 
 check: lint test ## Format, lint, types, import contracts, Lua lint, tests
 

@@ -14,6 +14,7 @@ from orchestrator.clock import now_ms
 
 COLORS = {"completed": "green", "failed": "red", "canceled": "yellow", "active": "cyan", "delayed": "magenta"}
 COMMON = frozenset(("type", "job", "id", "at", "run", "attempt", "seq"))
+FULL_WIDTH = 10_000
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -29,7 +30,9 @@ def table_of(*headings: str, wide: str | None = None) -> Table:
 
 
 def print_rows(table: Table, if_none: str) -> None:
-    """Print a table, or in words that there is nothing."""
+    """Print a table, or in words that there is nothing. Only a terminal has too little room for a row."""
+    if not out.is_terminal:
+        out.width = FULL_WIDTH
     out.print(table if table.row_count else if_none, markup=False)
 
 

@@ -38,7 +38,6 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], url:
     """Run `kargah` in this process, with the test's server for its Redis."""
     monkeypatch.setenv("KARGAH_REDIS_URL", url)
     monkeypatch.setenv("KARGAH_DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "250")
 
     def run(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["kargah", *arguments])
