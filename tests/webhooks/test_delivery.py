@@ -132,7 +132,7 @@ async def test_every_status_has_its_meaning() -> None:
         ("0", 300_000),
         ("400", 400_000),
         ("99999999999", 600_000),
-        (formatdate(time.time() + 10**6, usegmt=True), 600_000),
+        pytest.param(formatdate(time.time() + 10**6, usegmt=True), 600_000, id="a date far away"),
     ],
 )
 async def test_retry_after_is_obeyed_within_bounds(value: str, pause_ms: int) -> None:
