@@ -12,16 +12,16 @@
 --   header_json JSON    orchestrator.job.Header
 --   data        JSON    one line, opaque
 -- Returns
---   for each job what add_job answers
+--   for each job what add_jobs answers
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue
---   GROUP_FULL       as of add_job, with room for all
---   QUEUE_FULL       as of add_job; max_waiting must have room for all
---   FLOW_REFUSED     as of add_job, for any of them; a parent must be there before
+--   GROUP_FULL       as of add_jobs, with room for all
+--   QUEUE_FULL       as of add_jobs; max_waiting must have room for all
+--   FLOW_REFUSED     as of add_jobs, for any of them; a parent must be there before
 -- Events
 --   added, or duplicated (of the queue) when another call made this id; waiting-children (of a parent)
 --   deduplicated, removed (of the queue)
--- include: read_meta, store_job, deduplicate, refuse_add, link_child, count_up
+-- include: read_meta, new_jobs, deduplicate, refuse_add, link_child, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
@@ -57,17 +57,17 @@ local function refuse_places(meta, jobs)
     return full
 end
 
-local function is_known(job, k)
+local function is_known(job)
     local gone = tombstone_of(job.id)
-    return redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1 or gone and gone.token == token .. '.' .. int(k)
+    return redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1 or gone and gone.token == job.token
 end
 
 local function refuse_parents(jobs)
     local more, refused = {}, nil
-    for k, job in ipairs(jobs) do
+    for _, job in ipairs(jobs) do
         local parent = job.header.pa
         refused = refused or parent and refuse_stranger(parent, job.id)
-        if parent and not refused and not is_known(job, k) then
+        if parent and not refused and not is_known(job) then
             local name = parent[1] .. ':' .. parent[2]
             more[name] = (more[name] or 0) + 1
             refused = refuse_parent(parent, 1, more[name])
@@ -77,30 +77,20 @@ local function refuse_parents(jobs)
 end
 
 -- `is_repeat`: a job that the first call met may be gone; this call must not store another then.
-local function add_one(meta, own_token, job, is_repeat)
-    local before = told_before(own_token, job.header) or answer_again(own_token, job.id)
+local function add_one(meta, job, is_repeat)
+    local before = answer_before(job)
     if before or is_repeat then
         return before or { 'duplicated', 'waiting', int(now), job.id }
     end
-    local reply = deduplicate(meta, own_token, job.id, job.header_json, job.data, job.header)
-    if not reply then
-        reply = store_job(meta, own_token, job.id, job.header_json, job.data, job.header)
-        if job.header.pa then
-            link_child(job.header.pa, job.id)
-        end
-    end
-    return reply
+    return job.header.dd and deduplicate(meta, job.token, job.id, job.header_json, job.data, job.header)
+        or store_new(meta, job)
 end
 
 local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local jobs = {}
-for i = 3, #ARGV, 3 do
-    local id, header_json, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    jobs[#jobs + 1] = { id = id, header_json = header_json, header = cjson.decode(header_json), data = data }
-end
+local jobs = new_jobs(token, ARGV, 3)
 local is_repeat = answered(token)
 if not is_repeat then
     local full = refuse_closing(meta) or refuse_outbox(outbox_max)
@@ -111,8 +101,8 @@ if not is_repeat then
     answer(token, 'added')
 end
 local replies = {}
-for i, job in ipairs(jobs) do
-    replies[i] = add_one(meta, token .. '.' .. int(i), job, is_repeat)
+for k, job in ipairs(jobs) do
+    replies[k] = add_one(meta, job, is_repeat)
 end
 flush_counts()
 return replies

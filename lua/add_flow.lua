@@ -17,8 +17,8 @@
 --   for each flow {"added" | "duplicated", created_at}; a flow whose root is there already is left as it is
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote one of the queues
---   GROUP_FULL       as of add_job, with room for all
---   QUEUE_FULL       as of add_job, in any of the queues; max_waiting must have room for all
+--   GROUP_FULL       as of add_jobs, with room for all
+--   QUEUE_FULL       as of add_jobs, in any of the queues; max_waiting must have room for all
 --   FLOW_REFUSED     a job below a new root is there already; or the root's own parent cannot take it
 -- Events
 --   added, duplicated (of the queue: another call made a root), waiting-children (of a root's parent)

@@ -13,6 +13,8 @@ _WORD = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _QUEUE_NAME = re.compile(rf"(?:\{{({_WORD})\}})?{_WORD}")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
+_SHIFTS = range(120, -1, -10)
 
 
 def new_job_id() -> str:
@@ -21,9 +23,9 @@ def new_job_id() -> str:
     Its time part only spreads ids well; nothing ever reads a time or an order from it.
     Source: RFC 9562 (UUIDv7), the text form of TypeID.
     """
-    moment = time.time_ns() // 1_000_000
-    number = moment << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
-    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+    moment, chance = time.time_ns() // 1_000_000, int.from_bytes(secrets.token_bytes(10))
+    number = moment << 80 | 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    return "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def new_token() -> str:

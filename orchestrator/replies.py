@@ -22,10 +22,13 @@ class Added(NamedTuple):
         return self.outcome == "added"
 
 
+_STATES = {state.encode(): state for state in JobState}
+
+
 def read_added(reply: Sequence[bytes]) -> Added:
-    """The answer of `add_job`."""
+    """The answer of `add_jobs` for one job."""
     outcome, state, created_at, job_id = reply
-    return Added(outcome.decode(), JobState(state.decode()), int(created_at), job_id.decode())
+    return Added(outcome.decode(), _STATES[state], int(created_at), job_id.decode())
 
 
 def read_cancel(text: bytes) -> CancelRequest | None:

@@ -22,7 +22,8 @@ MAX_STATE_CHARS = 512
 
 def trace_context() -> str:
     """The current span as `<traceparent>` or `<traceparent> <tracestate>`; "" when there is none."""
-    if _tracer() is None:
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None or trace.get_current_span() is trace.INVALID_SPAN:
         return ""
     carrier: dict[str, str] = {}
     _propagator().inject(carrier)
@@ -30,16 +31,17 @@ def trace_context() -> str:
     return f"{parent} {state}" if state and len(state) <= MAX_STATE_CHARS else parent
 
 
-@contextlib.contextmanager
-def adding(queue: str, name: str) -> Iterator[Callable[[str, int], None]]:
+def adding(queue: str, name: str) -> contextlib.AbstractContextManager[Callable[[str, int], None]]:
     """While inside, a producer span `add <queue>` is the current one; what is raised is recorded in it.
 
     What it gives is called with the job's id and the size of its data in bytes, once they are known.
     """
     tracer = _tracer()
-    if tracer is None:
-        yield _note_nothing
-        return
+    return _UNTRACED if tracer is None else _traced(tracer, queue, name)
+
+
+@contextlib.contextmanager
+def _traced(tracer: "Tracer", queue: str, name: str) -> Iterator[Callable[[str, int], None]]:
     from opentelemetry.trace import SpanKind
 
     attributes = _attributes("add", "send", queue, name)
@@ -96,6 +98,9 @@ class AttemptSpan:
 
 def _note_nothing(job_id: str, size: int) -> None:
     """Nobody traces."""
+
+
+_UNTRACED = contextlib.nullcontext(_note_nothing)
 
 
 def _tracer() -> "Tracer | None":

@@ -19,9 +19,6 @@ end
 -- The answer to the add, or nil when its job is to be stored.
 local function deduplicate(meta, token, id, header_json, data, header)
     local dd = header.dd
-    if not dd then
-        return nil
-    end
     local key, next_key = prefix .. 'dedup:' .. dd.i, prefix .. 'dedup_next:' .. dd.i
     local holder = key_holder(dd.i)
     if not holder then

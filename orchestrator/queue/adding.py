@@ -13,7 +13,11 @@ from orchestrator.keys import Keys, new_job_id, new_token
 from orchestrator.parent import Parent
 from orchestrator.queue.reading import Reading
 from orchestrator.replies import Added
-from orchestrator.telemetry import adding
+from orchestrator.scripts import NewParts
+from orchestrator.telemetry import adding, trace_context
+
+MAX_HEADERS = 256
+_NO_OPTIONS = JobOptions()
 
 
 class NewJob(NamedTuple):
@@ -25,12 +29,12 @@ class NewJob(NamedTuple):
     data: bytes
 
     @property
-    def parts(self) -> tuple[str, bytes, bytes]:
+    def parts(self) -> NewParts:
         """What the scripts take."""
         return self.id, self.header_json, self.data
 
 
-AddScript: TypeAlias = Callable[[str, str, bytes, bytes], Awaitable[Added]]
+AddScript: TypeAlias = Callable[[NewParts], Awaitable[Added]]
 
 
 class Adding(Reading):
@@ -47,7 +51,7 @@ class Adding(Reading):
         with adding(self.name, name) as note:
             new = self._check(name, data, opts)
             await self._register()
-            job = await self._store(self.scripts.add_job, new)
+            job = await self._store(self.scripts.add_with_others, new)
             note(job.id, len(job.data))
         return job
 
@@ -62,22 +66,35 @@ class Adding(Reading):
             raise InvalidOption("deduplication", "does not go with fan_out: what is owed is not dropped")
         if opts.parent is not None:
             raise InvalidOption("parent", "does not go with fan_out: what is owed is not refused")
-        new = _prepare(name, data, opts)
+        new = _new_job(opts, *_pack(name, opts), data)
         with contextlib.suppress(StoreUnavailable):  # naming the queue can wait for a server with room
             await self._register()
-        return await self._store(self.scripts.fan_out, new)
+        return await self._store(lambda parts: self.scripts.fan_out(new_token(), *parts), new)
 
     def _check(self, name: str, data: object, opts: JobOptions | None) -> NewJob:
         check_kind("opts", opts, JobOptions)
-        new = _prepare(name, data, (opts or JobOptions()).over(self._default_job_options))
-        if new.header.parent is not None:
-            self._check_parent(new.header.parent)
-        return new
+        options = opts or _NO_OPTIONS
+        return _new_job(options, *self._packed(name, options), data)
+
+    def _packed(self, name: str, opts: JobOptions) -> tuple[Header, bytes]:
+        """The checked header and its JSON. Those of the newest options are remembered, as these never change."""
+        is_plain = isinstance(name, str) and not (opts.telemetry and trace_context())
+        known = self._headers.get((name, id(opts))) if is_plain else None
+        if known is not None:
+            return known[1:]
+        header, header_json = _pack(name, opts.over(self._default_job_options))
+        if header.parent is not None:
+            self._check_parent(header.parent)
+        if is_plain:
+            if len(self._headers) == MAX_HEADERS:
+                self._headers.clear()
+            self._headers[name, id(opts)] = opts, header, header_json
+        return header, header_json
 
     async def _store(self, script: AddScript, new: NewJob) -> Job:
         met_before = ""
         while True:
-            added = await script(new_token(), *new.parts)
+            added = await script(new.parts)
             if added.is_new:
                 return self._made(new, added)
             met = await self._met(new, added, is_last=added.job_id == met_before)
@@ -115,7 +132,11 @@ class Adding(Reading):
         return self._made(new, added).replace(id=added.job_id, due_at=None, deduplicated=True)
 
 
-def _prepare(name: str, data: object, options: JobOptions) -> NewJob:
+def _pack(name: str, options: JobOptions) -> tuple[Header, bytes]:
     header = options.header(name)
+    return header, msgspec.json.encode(header)
+
+
+def _new_job(options: JobOptions, header: Header, header_json: bytes, data: object) -> NewJob:
     job_id = new_job_id() if options.id is None else options.id
-    return NewJob(job_id, header, msgspec.json.encode(header), encode_json("data", data, MAX_DATA_BYTES))
+    return NewJob(job_id, header, header_json, encode_json("data", data, MAX_DATA_BYTES))

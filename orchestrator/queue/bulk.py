@@ -97,7 +97,7 @@ class BulkAdding(Adding):
         if added.is_new:
             return self._made(new, added)
         met = await self._met(new, added, is_last=False)
-        return met or await self._store(self.scripts.add_job, new)
+        return met or await self._store(self.scripts.add_with_others, new)
 
 
 def _fields(job: Any) -> tuple[Any, Any, JobOptions | None]:

@@ -6,7 +6,7 @@ from typing import Self
 
 from orchestrator.given import check_kind
 from orchestrator.group import WhyWaiting
-from orchestrator.job import JobOptions
+from orchestrator.job import Header, JobOptions
 from orchestrator.keys import QUEUES_KEY, Keys
 from orchestrator.scripts import DEADLINE_S, Client, Scripts, check_client, connect
 
@@ -31,6 +31,7 @@ class QueueConnection:
         self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self.scripts = Scripts(self.client, self.keys, deadline_s)
         self._default_job_options = default_job_options or JobOptions()
+        self._headers: dict[tuple[str, int], tuple[JobOptions, Header, bytes]] = {}
         self._registered_at = -REGISTER_AGAIN_S
         self._whys: dict[str, tuple[float, WhyWaiting | None]] = {}
 

@@ -1,6 +1,6 @@
 """The one seam to Redis: a method per Lua script, sent again until its answer is known."""
 
-from orchestrator.scripts.adding import AddingScripts
+from orchestrator.scripts.adding import AddingScripts, NewParts
 from orchestrator.scripts.call import DEADLINE_S
 from orchestrator.scripts.cleaning import CleaningScripts
 from orchestrator.scripts.connection import Client, check_client, connect, drop_connections, end_tasks, twin
@@ -23,6 +23,7 @@ __all__ = [
     "FlowEntry",
     "Limits",
     "Listener",
+    "NewParts",
     "Page",
     "Report",
     "Scripts",

@@ -73,7 +73,7 @@ class ScriptCaller:
                     await drop_connections(self.client)
             except redis_errors.ResponseError as problem:
                 if not str(problem).startswith(_PASSING_WORDS):
-                    raise _named(problem) from None
+                    raise error_of(problem) from None
                 trouble = problem
             wait_s = pause_s * random.uniform(0.5, 1.0)
             if loop.time() + wait_s >= deadline:
@@ -101,7 +101,8 @@ def script_sha(name: str) -> str:
     return _shas[name]
 
 
-def _named(problem: redis_errors.ResponseError) -> Exception:
+def error_of(problem: Exception) -> Exception:
+    """Our error for one that Redis or a script answered; itself where we have none."""
     word, _, rest = str(problem).partition(" ")
     if isinstance(problem, redis_errors.AskError):
         return errors.InvalidOption("redis", "the server is a node of a cluster; name it redis+cluster://host:port")

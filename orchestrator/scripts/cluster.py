@@ -12,10 +12,11 @@ import random
 from typing import Any, NamedTuple
 
 from redis import exceptions as redis_errors
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from orchestrator.errors import InvalidOption
+from orchestrator.scripts.node import NodeClient, NodePool
 
 SCHEMES = ("redis+cluster://", "rediss+cluster://")
 MAX_REDIRECTIONS = 5
@@ -150,9 +151,9 @@ class ClusterClient(Redis):
     def _node(self, address: Address) -> Any:
         if address not in self._nodes:
             place = {"host": address.host, "port": address.port}
-            pool = BlockingConnectionPool.from_url(self._plain_url, **self.options)
+            pool = NodePool.from_url(self._plain_url, **self.options)
             pool.connection_kwargs.update(place)
-            self._nodes[address] = Redis.from_pool(pool)
+            self._nodes[address] = NodeClient.from_pool(pool)
         return self._nodes[address]
 
 

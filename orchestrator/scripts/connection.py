@@ -5,12 +5,13 @@ import contextlib
 from typing import Any, TypeAlias
 
 from redis import exceptions as redis_errors
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from orchestrator.errors import InvalidOption
 from orchestrator.scripts.cluster import SCHEMES, ClusterClient
+from orchestrator.scripts.node import NodeClient, NodePool
 
 Client: TypeAlias = Redis
 
@@ -34,7 +35,7 @@ def connect(url: str, *, max_connections: int = 64, timeout_s: float | None = 5.
     if url.startswith(SCHEMES):
         return ClusterClient(url, **options)
     try:
-        return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
+        return NodeClient.from_pool(NodePool.from_url(url, **options))
     except ValueError as problem:
         raise InvalidOption("redis", f"is no URL of a Redis: {problem}") from None
 

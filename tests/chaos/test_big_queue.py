@@ -49,12 +49,12 @@ async def big(server: Server, queue_name: str) -> AsyncIterator[Queue]:
 
 
 async def fill(queue: Queue, first: int, jobs: int, options: JobOptions) -> None:
-    sha = await queue.client.script_load(lua.source("add_job"))
+    sha = await queue.client.script_load(lua.source("add_jobs"))
     header = msgspec.json.encode(options.header("paint"))
     for start in range(first, first + jobs, 500):
         pipeline = queue.client.pipeline(transaction=False)
         for number in range(start, min(start + 500, first + jobs)):
-            args = (f"t{number}", f"j{number}", header, b"1", 100_000)
+            args = (f"t{number}", 100_000, f"j{number}", header, b"1")
             pipeline.evalsha(sha, 2, queue.keys.meta, queue.keys.none, *args)
         await pipeline.execute()
 
@@ -62,7 +62,7 @@ async def fill(queue: Queue, first: int, jobs: int, options: JobOptions) -> None
 async def finish(queue: Queue, jobs: int) -> None:
     options = JobOptions(remove_on_complete=KeepJobs(age_s=1))
     header = msgspec.json.encode(options.header("paint"))
-    await asyncio.gather(*(queue.scripts.add_job(f"f{n}", f"f{n}", header, b"1") for n in range(jobs)))
+    await asyncio.gather(*(queue.scripts.add_with_others((f"f{n}", header, b"1")) for n in range(jobs)))
     left = jobs
     while left:
         claims = (await queue.scripts.move_to_active(new_token(), "w:0", "w", 60_000, 60_000, 50)).claims

@@ -28,7 +28,9 @@ class Scene:
     async def add(self, job_id: str, data: bytes = b'{"x":1}', **options: Any) -> str:
         """Add a job; returns its id."""
         header = msgspec.json.encode(JobOptions(**options).header("paint"))
-        await self.scripts.add_job(f"add-{job_id}", job_id, header, data)
+        (added,) = await self.scripts.add_jobs(f"add-{job_id}", [(job_id, header, data)])
+        if isinstance(added, Exception):
+            raise added
         self.definitions[job_id] = await self.definition(job_id)
         return job_id
 

@@ -12,7 +12,7 @@ from orchestrator.scripts import Scripts
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
-USERS_ADD = {"add_job", "add_bulk", "add_flow", "upsert_job_scheduler"}
+USERS_ADD = {"add_jobs", "add_bulk", "add_flow", "upsert_job_scheduler"}
 FUNCTION = re.compile(r"^(?:local )?function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
 SHARED = re.compile(r"\bS\.")
 PASTING = re.compile(r"^local OF = \{.*?^\}$|^INCLUDES\.\w+ = function\(\)$", re.MULTILINE | re.DOTALL)
@@ -176,7 +176,7 @@ def test_only_store_job_writes_a_definition() -> None:
         code = reachable(name)
         elsewhere = re.sub(r"^function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
         assert set(re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", elsewhere)) <= {"HMGET", "DEL"}, name
-    assert "redis.call('HSET', prefix .. 'job:'" in reachable("add_job")
+    assert "redis.call('HSET', prefix .. 'job:'" in reachable("add_jobs")
 
 
 @pytest.mark.parametrize("name", lua.names())

@@ -13,7 +13,16 @@ from tests.model.storing import NO_END, Added, Holder
 class Adding(Ending):
     """What adds jobs."""
 
-    def add_job(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
+    def add_jobs(self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]) -> list[Added | type[QueueFull]]:
+        return [self._add_or_refuse(f"{token}.{number}", *job) for number, job in enumerate(jobs, 1)]
+
+    def _add_or_refuse(self, token: str, job_id: str, header: bytes, data: bytes) -> Added | type[QueueFull]:
+        try:
+            return self._add_for_itself(token, job_id, header, data)
+        except QueueFull as problem:
+            return type(problem)
+
+    def _add_for_itself(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
         before = self._told_before(token, header) or self._added_before(token, job_id)
         if before:
             return before

@@ -181,6 +181,8 @@ def _plain(value: Any) -> Any:
             return {name: _plain(getattr(value, name)) for name in _JOB}
         case ModelEvent():
             return value.id
+        case KargahError():
+            return type(value)
         case Group() | WorkerInfo():
             return _plain(msgspec.structs.asdict(value))
         case msgspec.Raw():

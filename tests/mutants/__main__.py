@@ -120,7 +120,7 @@ def copy_tree(folder: Path) -> Path:
 def judge(copies: "queue.SimpleQueue[Path]", mutant: Mutant | None) -> Verdict:
     """Plant the fault in a free copy, run the stages until one notices, and take it out again."""
     began, folder = time.monotonic(), copies.get()
-    path = folder / "lua" / (mutant.path if mutant else "add_job.lua")
+    path = folder / "lua" / (mutant.path if mutant else "add_jobs.lua")
     text = path.read_text()
     try:
         path.write_text(mutant.applied(text) if mutant else text)

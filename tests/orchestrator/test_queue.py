@@ -13,6 +13,7 @@ from orchestrator.errors import (
 )
 from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
+from orchestrator.replies import Added
 from orchestrator.scripts import Client
 from tests.dump import dump
 from tests.invariants import check_queue
@@ -93,10 +94,11 @@ async def test_an_id_whose_record_expired_lives_anew_and_outlives_its_past(scene
 async def test_an_add_that_is_sent_again_after_its_job_came_and_went_adds_nothing(scene: Scene) -> None:
     """Its answer was lost; meanwhile the job was done and its short retention ended."""
     header = msgspec.json.encode(JobOptions(remove_on_complete=KeepJobs(age_s=1)).header("paint"))
-    first = await scene.scripts.add_job("token", "a", header, b"1")
+    (first,) = await scene.scripts.add_jobs("token", [("a", header, b"1")])
     await drain(scene)
     await scene.end_retention("a", "completed")
-    again = await scene.scripts.add_job("token", "a", header, b"1")
+    (again,) = await scene.scripts.add_jobs("token", [("a", header, b"1")])
+    assert isinstance(first, Added)
     assert again == ("added", JobState.COMPLETED, first.created_at, "a")
     assert await scene.scripts.get_counts() == dict.fromkeys(await scene.scripts.get_counts(), 0)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from orchestrator.deduplication import Deduplication
 from orchestrator.job import JobOptions
+from orchestrator.parent import Parent
 from tests.lua.scenarios.table import Call, age, call, scenario
 from tests.lua.scene import Scene
 
@@ -13,9 +14,9 @@ from tests.lua.scene import Scene
 def adding(title: str, **options: Any) -> None:
     """A scenario that adds the first job of a queue."""
 
-    @scenario("add_job", title)
+    @scenario("add_jobs", title)
     async def _(scene: Scene) -> Call:
-        return call("t", "new", msgspec.json.encode(JobOptions(**options).header("paint")), b'{"x":[]}')
+        return call("t", [("new", msgspec.json.encode(JobOptions(**options).header("paint")), b'{"x":[]}')])
 
 
 adding("a plain job")
@@ -24,37 +25,76 @@ adding("a job with a priority, before the others", priority=7, lifo=True)
 adding("a job with a deadline that tells the relay", expires_ms=90_000, notify=("added", "completed"))
 
 
-@scenario("add_job", "an id that another call made")
+@scenario("add_jobs", "an id that another call made")
 async def _(scene: Scene) -> Call:
     await scene.add("a")
-    return call("t", "a", b'{"n":"paint"}', b"{}")
+    return call("t", [("a", b'{"n":"paint"}', b"{}")])
 
 
-@scenario("add_job", "its own id, removed in the meantime")
+@scenario("add_jobs", "its own id, removed in the meantime")
 async def _(scene: Scene) -> Call:
     await scene.add("a")
     await scene.scripts.remove_job("r", "a")
-    return call("add-a", "a", b'{"n":"paint"}', b"{}")
+    return call("add-a", [("a", b'{"n":"paint"}', b"{}")])
 
 
-@scenario("add_job", "an id whose record is gone by its TTL")
+@scenario("add_jobs", "an id whose record is gone by its TTL")
 async def _(scene: Scene) -> Call:
     await scene.completed("a", remove_on_complete=age(1000))
     await scene.end_retention("a", "completed")
-    return call("t", "a", b'{"n":"paint"}', b"{}")
+    return call("t", [("a", b'{"n":"paint"}', b"{}")])
 
 
-@scenario("add_job", "to a queue with as many as may wait")
+@scenario("add_jobs", "to a queue with as many as may wait")
 async def _(scene: Scene) -> Call:
     await scene.add("a", delay_ms=50_000)
     await scene.scripts.set_limits("l", max_waiting=1)
-    return call("t", "new", b'{"n":"paint"}', b"{}")
+    return call("t", [("new", b'{"n":"paint"}', b"{}")])
 
 
-@scenario("add_job", "to a queue that is being obliterated")
+@scenario("add_jobs", "to a queue that is being obliterated")
 async def _(scene: Scene) -> Call:
     await close(scene)
-    return call("t", "new", b'{"n":"paint"}', b"{}")
+    return call("t", [("new", b'{"n":"paint"}', b"{}")])
+
+
+@scenario("add_jobs", "of many callers: new, refused, met, the same id twice, a child, no parent")
+async def _(scene: Scene) -> Call:
+    await scene.add("there")
+    await scene.add("parent")
+    await scene.add("held", deduplication=Deduplication("d"))
+    await scene.scripts.set_group("g", "g", {"max_waiting": 1})
+    parents = [Parent(scene.queue.name, name) for name in ("parent", "nobody")]
+    return call(
+        "t",
+        [
+            one("a", notify=("added",)),
+            one("b", group="g"),
+            one("c", group="g"),
+            one("there"),
+            one("a"),
+            one("d", deduplication=Deduplication("d")),
+            one("e", parent=parents[0]),
+            one("f", parent=parents[1]),
+            one("g", delay_ms=50_000),
+            one("h", priority=2, lifo=True),
+        ],
+    )
+
+
+@scenario("add_jobs", "of many callers, to a queue with room for one more")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.scripts.set_limits("l", max_waiting=2)
+    return call("t", [one("a"), one("b"), one("c"), one("b")])
+
+
+@scenario("add_jobs", "some are there already, one was removed, all by this call")
+async def _(scene: Scene) -> Call:
+    jobs = [one("a"), one("b"), one("c")]
+    await scene.scripts.add_jobs("t", jobs)
+    await scene.scripts.remove_job("r", "b")
+    return call("t", jobs)
 
 
 @scenario("add_bulk", "new ones of every kind")

@@ -19,7 +19,7 @@ KEEP_LAST = Deduplication("k", keep_last_if_active=True)
 def adding(deduplication: Deduplication, **options: Any) -> Call:
     """A call that adds a job of a key."""
     header = JobOptions(deduplication=deduplication, **options).header("paint")
-    return call("t", "new", msgspec.json.encode(header), b"2")
+    return call("t", [("new", msgspec.json.encode(header), b"2")])
 
 
 def finishing(claim: Any) -> Call:
@@ -32,41 +32,41 @@ async def keep_back(scene: Scene, **options: Any) -> Any:
     """A running job, and one kept back until its end; returns the claim of the first."""
     claim = await scene.active("a", deduplication=KEEP_LAST, **options)
     header = JobOptions(deduplication=KEEP_LAST, priority=3, delay_ms=70_000).header("paint")
-    await scene.scripts.add_job("kept", "next", msgspec.json.encode(header), b"3")
+    await scene.scripts.add_jobs("kept", [("next", msgspec.json.encode(header), b"3")])
     return claim
 
 
 for title, deduplication in {"simple": SIMPLE, "throttle": THROTTLE, "debounce": DEBOUNCE}.items():
 
-    @scenario("add_job", f"the first of a deduplication id, {title}")
+    @scenario("add_jobs", f"the first of a deduplication id, {title}")
     async def _(scene: Scene, deduplication: Deduplication = deduplication) -> Call:
         return adding(deduplication)
 
-    @scenario("add_job", f"a deduplication id that a waiting job holds, {title}")
+    @scenario("add_jobs", f"a deduplication id that a waiting job holds, {title}")
     async def _(scene: Scene, deduplication: Deduplication = deduplication) -> Call:
         await scene.add("a", deduplication=deduplication)
         return adding(deduplication)
 
 
-@scenario("add_job", "a deduplication id that outlives its job")
+@scenario("add_jobs", "a deduplication id that outlives its job")
 async def _(scene: Scene) -> Call:
     await scene.completed("a", deduplication=THROTTLE, remove_on_complete=True)
     return adding(THROTTLE)
 
 
-@scenario("add_job", "in place of a delayed one")
+@scenario("add_jobs", "in place of a delayed one")
 async def _(scene: Scene) -> Call:
     await scene.add("a", deduplication=DEBOUNCE, delay_ms=50_000, expires_ms=90_000)
     return adding(DEBOUNCE, delay_ms=50_000)
 
 
-@scenario("add_job", "kept back until the running one ends")
+@scenario("add_jobs", "kept back until the running one ends")
 async def _(scene: Scene) -> Call:
     await scene.active("a", deduplication=KEEP_LAST)
     return adding(KEEP_LAST, priority=4)
 
 
-@scenario("add_job", "kept back instead of an older one")
+@scenario("add_jobs", "kept back instead of an older one")
 async def _(scene: Scene) -> Call:
     await keep_back(scene)
     return adding(KEEP_LAST)
@@ -144,7 +144,7 @@ async def _(scene: Scene) -> Call:
     return call("t", "k", "a")
 
 
-@scenario("add_job", "to be kept back, but the key that it meets has a time of its own")
+@scenario("add_jobs", "to be kept back, but the key that it meets has a time of its own")
 async def _(scene: Scene) -> Call:
     await scene.active("a", deduplication=THROTTLE)
     return adding(KEEP_LAST)

@@ -120,11 +120,11 @@ async def _(scene: Scene) -> Call:
     return call(epoch.decode(), force=False, limit=100, closing_ms=60_000)
 
 
-@scenario("add_job", "a group that is full")
+@scenario("add_jobs", "a group that is full")
 async def _(scene: Scene) -> Call:
     await scene.add("a", group="g")
     await scene.scripts.set_group("1", "g", {"max_waiting": 1})
-    return call("t", "b", b'{"n":"paint","g":"g"}', b"1")
+    return call("t", [("b", b'{"n":"paint","g":"g"}', b"1")])
 
 
 @scenario("add_bulk", "a group that has room for one of two")

@@ -99,14 +99,14 @@ async def _(scene: Scene) -> Call:
 def adding_child(title: str, parent: str = "root", **options: Any) -> None:
     """A scenario that adds a child to a running job."""
 
-    @scenario("add_job", title)
+    @scenario("add_jobs", title)
     async def _(scene: Scene) -> Call:
         await scene.active("root")
         await scene.completed("done")
         await scene.add("waiting")
         await scene.add("late", delay_ms=5000)
         header = JobOptions(parent=Parent(scene.queue.name, parent), **options).header("paint")
-        return call("t", "child", msgspec.json.encode(header), b"{}")
+        return call("t", [("child", msgspec.json.encode(header), b"{}")])
 
 
 adding_child("a child of a running job", on_failure="remove")
@@ -116,28 +116,28 @@ adding_child("a child of a finished job", "done")
 adding_child("a child of no job", "nobody")
 
 
-@scenario("add_job", "a child whose id is taken by a job without a parent")
+@scenario("add_jobs", "a child whose id is taken by a job without a parent")
 async def _(scene: Scene) -> Call:
     await scene.active("root")
     await scene.add("a")
     header = JobOptions(parent=Parent(scene.queue.name, "root")).header("paint")
-    return call("t", "a", msgspec.json.encode(header), b"{}")
+    return call("t", [("a", msgspec.json.encode(header), b"{}")])
 
 
-@scenario("add_job", "a child that is there already")
+@scenario("add_jobs", "a child that is there already")
 async def _(scene: Scene) -> Call:
     await scene.active("root")
     await child(scene, "a")
     header = JobOptions(parent=Parent(scene.queue.name, "root")).header("paint")
-    return call("t", "a", msgspec.json.encode(header), b"{}")
+    return call("t", [("a", msgspec.json.encode(header), b"{}")])
 
 
-@scenario("add_job", "a child below twenty levels")
+@scenario("add_jobs", "a child below twenty levels")
 async def _(scene: Scene) -> Call:
     chain = [entry(scene, f"j{n}", n, f"j{n - 1}" if n else "", 1 if n < 19 else 0) for n in range(20)]
     await scene.scripts.add_flow("flow", chain)
     header = JobOptions(parent=Parent(scene.queue.name, "j19")).header("paint")
-    return call("t", "a", msgspec.json.encode(header), b"{}")
+    return call("t", [("a", msgspec.json.encode(header), b"{}")])
 
 
 # ── ending ───────────────────────────────────────────────────────────────────────────────────────────

@@ -18,20 +18,20 @@ def claiming(slots: int = 1, **wishes: Any) -> Call:
 def adding(title: str, **options: Any) -> None:
     """A scenario that adds the first job of a queue."""
 
-    @scenario("add_job", title)
+    @scenario("add_jobs", title)
     async def _(scene: Scene) -> Call:
-        return call("t", "new", msgspec.json.encode(JobOptions(**options).header("paint")), b"{}")
+        return call("t", [("new", msgspec.json.encode(JobOptions(**options).header("paint")), b"{}")])
 
 
 adding("a job of a group, of a batch, with an affinity", group="a", cost=2.5, batch_key="b", affinity_key="k")
 adding("a delayed job of a group", group="a", delay_ms=50_000)
 
 
-@scenario("add_job", "an aged one, and one that has no group and shares")
+@scenario("add_jobs", "an aged one, and one that has no group and shares")
 async def _(scene: Scene) -> Call:
     await scene.scripts.set_group_defaults("d", {"ageing_ms": 1000, "fair_ungrouped": 1})
     await scene.add("a", group="a", priority=3)
-    return call("t", "new", b'{"n":"paint","p":7}', b"{}")
+    return call("t", [("new", b'{"n":"paint","p":7}', b"{}")])
 
 
 @scenario("move_to_active", "groups, one paused, one full, one limited, one at a rate")

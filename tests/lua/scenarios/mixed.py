@@ -39,11 +39,11 @@ async def _(scene: Scene) -> Call:
     return finishing(Finish("a", claimed.lease, "completed", b"1", -1), slots=0)
 
 
-@scenario("add_job", "a child of a parent that waits in its group")
+@scenario("add_jobs", "a child of a parent that waits in its group")
 async def _(scene: Scene) -> Call:
     await scene.add("root", group="g", batch_key="k")
     header = one("a", parent=Parent(scene.queue.name, "root"), group="g")
-    return call("t", *header)
+    return call("t", [header])
 
 
 @scenario("add_bulk", "children of two parents")

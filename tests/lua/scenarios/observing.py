@@ -81,7 +81,7 @@ async def _(scene: Scene) -> Call:
     return finishing(Finish("b", claim.lease, "failed", ERROR, 0))
 
 
-@scenario("add_job", "to a queue that does not count")
+@scenario("add_jobs", "to a queue that does not count")
 async def _(scene: Scene) -> Call:
     await scene.scripts.set_metrics("off", enabled=False)
-    return call("t", "new", b'{"n":"paint"}', b"{}")
+    return call("t", [("new", b'{"n":"paint"}', b"{}")])

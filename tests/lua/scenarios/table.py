@@ -22,9 +22,14 @@ class Call(NamedTuple):
     async def make(self, scripts: Scripts, name: str) -> Any:
         """Make the call; a named error is an answer too."""
         try:
-            return await getattr(scripts, name)(*self.args, **self.fields)
+            answer = await getattr(scripts, name)(*self.args, **self.fields)
         except KargahError as problem:
-            return f"{type(problem).__name__}: {problem}"
+            return _told(problem)
+        return [_told(each) for each in answer] if isinstance(answer, list) else answer
+
+
+def _told(answer: Any) -> Any:
+    return f"{type(answer).__name__}: {answer}" if isinstance(answer, KargahError) else answer
 
 
 Arrange = Callable[[Scene], Awaitable[Call]]

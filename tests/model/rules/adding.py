@@ -83,19 +83,23 @@ class AddingRules(RuledMachine):
     @rule(4, job_id=ids, options=options, size=st.integers(0, 3))
     def add(self, job_id: str, options: JobOptions, size: int) -> None:
         data = b'{"x":[%s],"n":1e999}' % b",".join([b"0.1"] * size)
-        self.call("add_job", self.token(), job_id, encoded(options), data)
+        self.call("add_jobs", self.token(), [(job_id, encoded(options), data)])
 
     @rule(3, job_id=ids)
     def add_plain(self, job_id: str) -> None:
-        self.call("add_job", self.token(), job_id, b'{"n":"paint"}', b"null")
+        self.call("add_jobs", self.token(), [(job_id, b'{"n":"paint"}', b"null")])
 
     @rule(5, job_id=ids, options=options_of_groups)
     def add_to_a_group(self, job_id: str, options: JobOptions) -> None:
-        self.call("add_job", self.token(), job_id, encoded(options), b"1")
+        self.call("add_jobs", self.token(), [(job_id, encoded(options), b"1")])
 
     @rule(3, job_id=ids, options=options_with_a_key)
     def add_with_a_key(self, job_id: str, options: JobOptions) -> None:
-        self.call("add_job", self.token(), job_id, encoded(options), b"2")
+        self.call("add_jobs", self.token(), [(job_id, encoded(options), b"2")])
+
+    @rule(3, jobs=st.lists(st.tuples(ids, any_options), min_size=2, max_size=4))
+    def add_some_at_once(self, jobs: list[tuple[str, JobOptions]]) -> None:
+        self.call("add_jobs", self.token(), [(job_id, encoded(options), b"4") for job_id, options in jobs])
 
     @rule(3, jobs=st.lists(st.tuples(ids, any_options), min_size=1, max_size=4, unique_by=lambda job: job[0]))
     def add_bulk(self, jobs: list[tuple[str, JobOptions]]) -> None:

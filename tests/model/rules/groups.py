@@ -37,8 +37,7 @@ class GroupRules(RuledMachine):
         self.call("set_group", self.token(), "i", {"max_waiting": most})
         header = b'{"n":"paint","g":"i"}'
         self.call("add_bulk", self.token(), [(f"i{number}", header, b"6") for number in range(2)])
-        self.call("add_job", self.token(), "i2", header, b"6")
-        self.call("add_job", self.token(), "i3", header, b"6")
+        self.call("add_jobs", self.token(), [("i2", header, b"6"), ("i3", header, b"6")])
 
     @rule(
         3,

@@ -60,7 +60,22 @@ FAULTS = [
     *faults_of(
         "add_bulk.lua",
         ("if before or is_repeat then", "if before then", "a bulk sent again adds what has gone in the meantime"),
-        ("token .. '.' .. int(i)", "token", "all jobs of a bulk have one token"),
-        ("int(i)", "int(#jobs - i)", "the tokens of a bulk are counted from its end"),
+    ),
+    *faults_of(
+        "includes/new_jobs.lua",
+        ("token .. '.' .. int(k)", "token", "all jobs of a call have one token"),
+        ("int(k)", "int(#args - k)", "the tokens of a call are counted from its end"),
+        ("answer_again(job.token, job.id)", "nil", "an add sent again adds again"),
+    ),
+    *faults_of(
+        "add_jobs.lua",
+        ("        or full\n", "", "a full outbox refuses no add"),
+        (
+            "    return parent and refuse_stranger(parent, job.id)\n        or answer_before(job)\n        or full",
+            "    return full or parent and refuse_stranger(parent, job.id)\n        or answer_before(job)",
+            "an add sent again to a queue that has filled up is refused",
+        ),
+        ("or refuse_waiting(meta, 1)", "or full", "more jobs wait than may"),
+        ("refuse_group(header.g, 1)", "full", "more jobs of a group wait than may"),
     ),
 ]

@@ -1,0 +1,24 @@
+-- include: int, store_job, deduplicate, link_child
+-- The jobs that a call brings, three arguments each: what an earlier call came to, and storing one.
+local function new_jobs(token, args, first)
+    local jobs = {}
+    for i = first, #args, 3 do
+        local k = #jobs + 1
+        jobs[k] = { token = token .. '.' .. int(k), id = args[i], header_json = args[i + 1], data = args[i + 2],
+            header = cjson.decode(args[i + 1]) }
+    end
+    return jobs
+end
+
+-- What this call was told of the job the first time it came, or that another made its id; nil = the job is new.
+local function answer_before(job)
+    return job.header.dd and told_before(job.token, job.header) or answer_again(job.token, job.id)
+end
+
+local function store_new(meta, job)
+    local reply = store_job(meta, job.token, job.id, job.header_json, job.data, job.header)
+    if job.header.pa then
+        link_child(job.header.pa, job.id)
+    end
+    return reply
+end
