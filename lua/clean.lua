@@ -31,7 +31,6 @@ local function candidates()
 end
 
 local function is_old(job)
-    header_of(job)
     return job.finished_at or job.created_at <= tonumber(until_at)
 end
 

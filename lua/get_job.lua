@@ -27,7 +27,7 @@ if not job then
 end
 local history = {}
 if with_history then
-    if job.born then
+    if has_history(job) then
         history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
     else
         header_of(job)

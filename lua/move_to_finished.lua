@@ -30,7 +30,7 @@
 -- Events
 --   completed, failed, canceled, delayed, waiting, waiting-children; drained (of the queue);
 --   and those of move_to_active
--- include: read_meta, lane, take_next, finish_attempt, count_up
+-- include: read_meta, lane, take_next, finish_attempt, gather, count_up
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -53,6 +53,7 @@ for i = 8, 7 + 5 * count, 5 do
     outcomes[#outcomes + 1] = outcome
     recorded = recorded or outcome ~= 'LEASE_LOST'
 end
+write_sets()
 if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0 then
     emit_queue_event('drained', '')
 end

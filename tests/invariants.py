@@ -188,7 +188,7 @@ def _check_batches(found: Dump) -> None:
 
 
 def _header(found: Dump, job_id: str) -> dict[str, Any]:
-    header: dict[str, Any] = msgspec.json.decode(found[f"job:{job_id}"]["def"].partition("\n")[0])
+    header: dict[str, Any] = msgspec.json.decode(found[f"job:{job_id}"].partition("\n")[0])
     return header
 
 
@@ -219,7 +219,7 @@ def check_deduplication(found: Dump) -> None:
         kind, _, name = key.partition(":")
         if kind == "dedup" and " " not in value:
             assert found[f"state:{value}"]["s"] not in FINISHED, f"{key} is held by {value}, which has ended"
-            header = msgspec.json.decode(found[f"job:{value}"]["def"].partition("\n")[0])
+            header = msgspec.json.decode(found[f"job:{value}"].partition("\n")[0])
             assert header["dd"]["i"] == name
         elif kind == "dedup_next":
             assert " " not in found[f"dedup:{name}"]

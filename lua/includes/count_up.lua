@@ -1,4 +1,4 @@
--- include: prefix, now, int, read_meta
+-- include: prefix, now, int, read_meta, gather
 -- Counters, for ever and for each minute. A script counts in a table and writes at its end, one command a kind and
 -- queue. `totals` only grows. When another minute begins, what it grew by in the last one becomes `metrics:<minute>`.
 local MINUTE_MS = 60000
@@ -58,6 +58,7 @@ local function flush_queue(meta, kinds)
 end
 
 local function flush_counts()
+    write_sets()
     local home = prefix
     for queue, kinds in pairs(counted) do
         prefix = queue

@@ -31,9 +31,6 @@ local function deduplicate(meta, token, id, header_json, data, header)
         emit_deduplicated(dd.i, id, holder.id)
         return store_job(meta, token, id, header_json, data, header)
     end
-    if not holder.has_ended then
-        header_of(holder) -- for its time of adding
-    end
     if dd.e then -- only a key that has a time: another lasts as its job, or whoever is kept back for it is lost
         redis.call('PEXPIRE', key, int(dd.t), 'XX')
     end

@@ -7,13 +7,21 @@ local TRIM_HISTORY = 200
 
 local function publish(text)
     local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
-    redis.call('PUBLISH', prefix .. 'live', event_id .. ' ' .. text)
-    return event_id
+    local entry = event_id .. ' ' .. text
+    redis.call('PUBLISH', prefix .. 'live', entry)
+    return event_id, entry
 end
 
 -- An event of the queue: in no job's history. `fields` begins with a comma or is empty.
 local function emit_queue_event(event_type, fields)
     return publish('{"type":"' .. event_type .. '","at":' .. int(now) .. fields .. '}')
+end
+
+local quotes = {} -- a call tells of the same few names
+
+local function quoted(text)
+    quotes[text] = quotes[text] or cjson.encode(text)
+    return quotes[text]
 end
 
 local function event_text(job, event_type, at, seq, fields)
@@ -32,7 +40,7 @@ local function added_text(job)
     end
     local first = { id = job.id, run = 1 }
     return event_text(first, 'added', job.created_at, 1,
-        fields .. ',"name":' .. cjson.encode(header.n) .. ',"priority":' .. int(header.p or 0))
+        fields .. ',"name":' .. quoted(header.n) .. ',"priority":' .. int(header.p or 0))
 end
 
 -- Whether the relay is to be told: the queue's subscriptions or the job itself ask for it.
@@ -55,8 +63,7 @@ local function tell_relay(job, event_type, event_id, text)
         end
         job.told_at = now
     end
-    header_of(job)
-    redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', job.data)
+    redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', data_of(job))
 end
 
 -- A job of endless steps must not grow for ever: its first event and the newest stay, and the gap shows in `seq`.
@@ -67,15 +74,14 @@ end
 
 -- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
 local function emit(job, event_type, fields)
-    local history = prefix .. 'log:' .. job.id
-    if not job.born then
-        redis.call('RPUSH', history, job.added .. ' ' .. added_text(job))
-        job.born = '1'
-    end
+    local is_first = not has_history(job)
     job.seq = job.seq + 1
     local text = event_text(job, event_type, now, job.seq, fields)
-    local event_id = publish(text)
-    if redis.call('RPUSH', history, event_id .. ' ' .. text) >= MAX_HISTORY + TRIM_HISTORY then
+    local event_id, entry = publish(text)
+    local history = prefix .. 'log:' .. job.id
+    if is_first then
+        redis.call('RPUSH', history, job.added .. ' ' .. added_text(job), entry)
+    elseif redis.call('RPUSH', history, entry) >= MAX_HISTORY + TRIM_HISTORY then
         trim_history(job, history)
     end
     tell_relay(job, event_type, event_id, text)

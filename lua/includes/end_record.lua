@@ -5,7 +5,7 @@ local FINISHED = { 'completed', 'failed', 'canceled' }
 
 -- Where the adopted pictures of a completed job lie in the storage.
 local function files_of(job)
-    if job.state == 'completed' and header_of(job).f then
+    if job.state == 'completed' and end_options(job).f then
         return job.id .. '/' .. int(job.run) .. '-' .. job.lease
     end
 end
@@ -18,8 +18,17 @@ local function leave_state(id, state)
     end
 end
 
+local has_past = {} -- by queue, as of the call's begin
+
 -- An id that is used again leaves the sets its former record, gone by TTL, may still stand in.
 local function leave_past(id)
+    if has_past[prefix] == nil then
+        has_past[prefix] = redis.call('EXISTS', prefix .. 'expires:completed', prefix .. 'expires:failed',
+            prefix .. 'expires:canceled') > 0
+    end
+    if not has_past[prefix] then
+        return
+    end
     for _, state in ipairs(FINISHED) do
         if redis.call('ZREM', prefix .. 'expires:' .. state, id) == 1 then
             leave_state(id, state)
@@ -33,7 +42,6 @@ local function last_event(job)
 end
 
 local function set_tombstone(job, ended_at)
-    header_of(job)
     redis.call('SET', prefix .. 'gone:' .. job.id, cjson.encode({
         token = job.token, state = job.state, run = job.run, seq = job.seq, event = last_event(job),
         created_at = int(job.created_at),
@@ -46,6 +54,7 @@ local function tombstone_of(id)
 end
 
 local function end_record(job)
+    end_options(job) -- read while they are there: they say whom the end concerns
     local files = files_of(job)
     if files then
         redis.call('ZADD', prefix .. 'sweep', int(now), files)

@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up, children
+-- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up, children, gather
 -- The end of a run: one terminal event, then the job is kept as long as its options say. It may be the end of its
 -- parent, too.
 local MAX_EVENT_RESULT = 2048
@@ -14,7 +14,7 @@ end
 
 -- The job's own rule, else that of the worker whose attempt it was; a count of -1 says: keep all.
 local function keep_rule(job)
-    local age_s, count = kept_by(header_of(job), job.state)
+    local age_s, count = kept_by(end_options(job), job.state)
     if job.worker_keep and not age_s and not count then
         age_s, count = kept_by(job.worker_keep, job.state)
     end
@@ -58,9 +58,7 @@ local function end_run(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
-    if header_of(job).dd then
-        free_key(job)
-    end
+    free_key(job)
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)
@@ -69,7 +67,7 @@ local function end_run(job, state, fields)
         end
         return
     end
-    redis.call('ZADD', prefix .. state, int(now), job.id)
+    enter_set(state, now, job.id)
     if age_s then
         expire_record(job)
     else
@@ -114,7 +112,7 @@ end
 local function finish_job(job, state, fields)
     local home = prefix
     end_run(job, state, fields)
-    while header_of(job).pa do
+    while end_options(job).pa do
         local kind, content = legacy_of(job)
         local policy = job.header.of or 'fail_parent'
         local blame = kind == 'f' and policy == 'fail_parent' and blame_of(job, content) or nil

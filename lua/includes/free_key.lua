@@ -1,4 +1,4 @@
--- include: prefix, int, emit, dedup_key, store_job
+-- include: prefix, int, job_record, emit, dedup_key, store_job
 -- The end of a job's hold on its deduplication key. A key without a time of its own goes with its job, and the job that
 -- was kept for later takes its place.
 local function store_next(name)
@@ -16,7 +16,7 @@ local function store_next(name)
 end
 
 local function free_key(job)
-    local dd = header_of(job).dd
+    local dd = end_options(job).dd
     if not dd then
         return
     end

@@ -1,4 +1,4 @@
--- include: prefix, check_lease, take_next
+-- include: prefix, int, check_lease, take_next
 -- What a lane's last call did: a call sent again gets the same outcomes, and the claims it still holds.
 -- Tokens of lanes are `<n>-<random>`, n counting the lane's calls: a copy that comes after a later call does nothing.
 local LANE_MS = 120000
@@ -15,28 +15,39 @@ local function late_answer(finishes)
     return { outcomes = outcomes, claims = {}, sleep_ms = '-1', deaf = '0' }
 end
 
+-- Kept as `<token> <sleep_ms> <deaf>`, then a line of outcomes and one of the ids of the claims: the k-th claim's lease
+-- is `<token>.<k>`.
+local function read_lane(text)
+    local token, sleep_ms, deaf, outcome_words, id_words = string.match(text, '^(%S+) (%S+) (%S+)\n([^\n]*)\n(.*)$')
+    local last = { sleep_ms = sleep_ms, deaf = deaf, outcomes = {}, claims = {} }
+    for outcome in string.gmatch(outcome_words, '%S+') do
+        last.outcomes[#last.outcomes + 1] = outcome
+    end
+    for id in string.gmatch(id_words, '%S+') do
+        last.claims[#last.claims + 1] = { id, token .. '.' .. int(#last.claims + 1) }
+    end
+    return last
+end
+
 local function lane_answer(lane, token, finishes)
     local stored = redis.call('GET', prefix .. 'answer:' .. lane)
-    local last = stored and cjson.decode(stored)
-    if not last then
-        return nil
-    elseif last.token == token then
-        return last
+    local last_token = stored and string.match(stored, '^%S+')
+    if last_token == token then
+        return read_lane(stored)
     end
-    local number, newest = call_number(token), call_number(last.token)
+    local number, newest = call_number(token), call_number(last_token or '')
     if number and newest and number < newest then
         return late_answer(finishes)
     end
 end
 
 local function remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
-    local held = {}
+    local ids = {}
     for i, job in ipairs(claims) do
-        held[i] = { job.id, job.lease }
+        ids[i] = job.id
     end
-    redis.call('SET', prefix .. 'answer:' .. lane,
-        cjson.encode({ token = token, outcomes = outcomes, claims = held, sleep_ms = int(sleep_ms),
-            deaf = is_deaf and '1' or '0' }), 'PX', LANE_MS)
+    redis.call('SET', prefix .. 'answer:' .. lane, token .. ' ' .. int(sleep_ms) .. (is_deaf and ' 1\n' or ' 0\n')
+        .. table.concat(outcomes, ' ') .. '\n' .. table.concat(ids, ' '), 'PX', LANE_MS)
 end
 
 local function claim_replies(jobs)

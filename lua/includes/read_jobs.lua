@@ -1,15 +1,20 @@
 -- include: prefix, job_record, emit
+local function add_values(reply, job, names, as_text)
+    for i = 1, #names, 2 do
+        local value = job[names[i]]
+        if value ~= nil then
+            reply[#reply + 1] = names[i]
+            reply[#reply + 1] = as_text and as_text(value) or value
+        end
+    end
+end
+
 -- What readers get of a job: {id, def, created_at, then name, value, name, value …} of the record.
 local function job_reply(job)
     header_of(job)
     local reply = { job.id, job.def, int(job.created_at) }
-    for name in pairs(FIELD) do
-        local value = job[name]
-        if value ~= nil then
-            reply[#reply + 1] = name
-            reply[#reply + 1] = NUMBER[name] and int(value) or value
-        end
-    end
+    add_values(reply, job, TEXTS, nil)
+    add_values(reply, job, NUMBERS, int)
     return reply
 end
 

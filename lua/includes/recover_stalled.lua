@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, recover_job
+-- include: prefix, now, int, job_record, recover_job, gather
 -- Jobs whose lease ran out go back to their old place, or fail when that happened too often.
 -- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
 
@@ -26,5 +26,6 @@ local function recover_stalled(meta, lease_ms, interval_ms, limit)
     for _, id in ipairs(ids) do
         recover_job(load_job(id))
     end
+    write_sets()
     return #ids
 end

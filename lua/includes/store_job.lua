@@ -1,9 +1,11 @@
 -- include: open_queue, answer, add_to_wait, emit, end_record, dedup_key, count_up, children
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
 local function answer_again(token, id)
+    if redis.call('EXISTS', prefix .. 'state:' .. id, prefix .. 'gone:' .. id) == 0 then
+        return nil
+    end
     local present = load_job(id)
     if present then
-        header_of(present)
         if present.token == token then
             return { 'added', present.state, int(present.created_at), id }
         end
@@ -24,9 +26,9 @@ local function store_job(meta, token, id, header_json, data, header)
     open_queue(meta)
     leave_past(id)
     header = header or cjson.decode(header_json)
-    local job = { id = id, stored = {}, token = token, run = 1, seq = 1, header = header, data = data,
-        def = header_json .. '\n' .. data, created_at = now }
-    redis.call('HSET', prefix .. 'job:' .. id, 'def', job.def, 'at', int(now))
+    local job = new_record(id)
+    job.token, job.created_at, job.header, job.def = token, now, header, header_json .. '\n' .. data
+    redis.call('SET', prefix .. 'job:' .. id, job.def)
     if header.w then
         job.notify = table.concat(header.w, ' ')
     end

@@ -1,5 +1,5 @@
 -- include: prefix, now, int, job_record, emit, add_to_wait, promote_due, recover_stalled, start_limit, groups, choose
--- include: count_start
+-- include: count_start, gather
 -- Claims up to `slots` jobs for a worker, in the order that the design's page decides: jobs without a group by
 -- priority, then the groups by virtual time. A worker with wishes (warm keys, batches) chooses among those whose turn
 -- is near.
@@ -12,25 +12,25 @@ end
 
 local function claim_reply(job)
     header_of(job)
-    return { job.id, job.def, int(job.created_at), job.lease, int(job.run), int(job.started), int(job.made or 0),
-        int(job.stalled or 0), int(priority_of(job)), int(job.started_at), job.cancel or '', job.error or '',
-        job.checkpoint or '' }
+    return { job.id, job.def, job.created_at, job.lease, job.run, job.started, job.made or 0, job.stalled or 0,
+        priority_of(job), job.started_at, job.cancel or '', job.error or '', job.checkpoint or '' }
 end
 
 local function start_job(job, lease, worker, lease_ms)
-    if job.started == nil then
+    if job.started == nil and header_of(job).x then
         redis.call('ZREM', prefix .. 'deadlines', job.id)
     end
+    note_end(job)
     job.state, job.lease, job.worker = 'active', lease, worker
     job.started, job.started_at, job.progress = (job.started or 0) + 1, now, nil
     job.preview, job.passed_at = nil, nil
-    redis.call('ZADD', prefix .. 'active', int(now + lease_ms), job.id)
+    enter_set('active', now + lease_ms, job.id)
     local gid = queue_meta().grouped and group_of(job)
     if gid then
         charge(load_group(gid), job)
     end
     count_start(job)
-    emit(job, 'active', ',"prev":"waiting","worker":' .. cjson.encode(worker))
+    emit(job, 'active', ',"prev":"waiting","worker":' .. quoted(worker))
     save_job(job)
 end
 

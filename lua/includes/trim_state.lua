@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, emit, end_record
+-- include: prefix, now, int, job_record, emit, end_record, gather
 -- Retention by count: the oldest beyond the count end, oldest first. A finish ends a few; where there are more, `meta`
 -- keeps the oldest that stays, and the duty that removes expired ones ends those before it.
 local TRIM_AT_ONCE = 10
@@ -46,6 +46,7 @@ local function leave_rest_to_duty(state, excess)
 end
 
 local function trim_to_count(state, count)
+    write_sets()
     local ended = redis.call('ZCOUNT', prefix .. 'expires:' .. state, '-inf', int(now))
     local excess = redis.call('ZCARD', prefix .. state) - ended - count
     if excess <= 0 then

@@ -22,7 +22,7 @@ class Scene:
         self.client: Any = queue.client  # of whose answers redis-py's types say too little
         self.scripts = queue.scripts
         self.prefix = queue.keys.prefix
-        self.definitions: dict[str, dict[bytes, bytes]] = {}
+        self.definitions: dict[str, bytes | None] = {}
         self._count = 0
 
     async def add(self, job_id: str, data: bytes = b'{"x":1}', **options: Any) -> str:
@@ -34,9 +34,10 @@ class Scene:
         self.definitions[job_id] = await self.definition(job_id)
         return job_id
 
-    async def definition(self, job_id: str) -> dict[bytes, bytes]:
-        """What is stored as the job's definition; empty when there is none."""
-        return dict(await self.client.hgetall(f"{self.prefix}job:{job_id}"))
+    async def definition(self, job_id: str) -> bytes | None:
+        """What is stored as the job's definition."""
+        definition: bytes | None = await self.client.get(f"{self.prefix}job:{job_id}")
+        return definition
 
     async def claim(self, slots: int = 1) -> Claims:
         """Claim by a worker of the scene."""

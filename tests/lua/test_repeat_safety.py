@@ -30,7 +30,7 @@ async def assert_immutable(scene: Scene) -> None:
     for job_id, before in scene.definitions.items():
         after = await scene.definition(job_id)
         gone = not await scene.client.exists(f"{scene.prefix}state:{job_id}")
-        assert after == ({} if gone else before), f"the definition of {job_id} changed"
+        assert after == (None if gone else before), f"the definition of {job_id} changed"
         assert gone or before
 
 

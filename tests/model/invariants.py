@@ -80,7 +80,7 @@ class Invariants:
     def _counts(self, keys: dict[str, Any], records: dict[str, Any]) -> None:
         """I5: attempts and stalls stay within their limits, and grow within a run."""
         for job_id, record in records.items():
-            header = msgspec.json.decode(keys[f"job:{job_id}"]["def"].partition("\n")[0])
+            header = msgspec.json.decode(keys[f"job:{job_id}"].partition("\n")[0])
             counts = tuple(int(record.get(name, 0)) for name in ("run", "started", "made", "stalled", "seq"))
             run, started, made, stalled, _ = counts
             assert made <= header.get("a", 1), f"{job_id} made {made} attempts"
@@ -98,7 +98,7 @@ class Invariants:
         for name, field in (("wait", "priority"), ("grouped", "priority"), ("delayed", "due_at")):
             for member, score in keys.get(name, {}).items():
                 record = records[member[17:]]
-                header = msgspec.json.decode(keys[f"job:{member[17:]}"]["def"].partition("\n")[0])
+                header = msgspec.json.decode(keys[f"job:{member[17:]}"].partition("\n")[0])
                 assert int(member[:16], 16) == int(record["sequence"])
                 assert score == int(record.get(field, header.get("p", 0)))
 
@@ -157,4 +157,4 @@ def _is_scored(value: Any) -> bool:
 
 def _record(flat: dict[str, str]) -> dict[str, str]:
     names = {short: name for name, short in fields_of_the_record().items()}
-    return {names[short]: value for short, value in flat.items()}
+    return {"run": "1", "seq": "1"} | {names[short]: value for short, value in flat.items()}

@@ -56,7 +56,7 @@ class ModelJob:
     error: str | None = None
     result: str | None = None
     notify: str | None = None
-    born: str | None = None
+    plain: str | None = None
     checkpoint: str | None = None
     stack: str | None = None
     entered_at: int | None = None
@@ -97,6 +97,12 @@ class ModelJob:
     @property
     def added_event(self) -> ModelEvent:
         return self.history[0]
+
+    @property
+    def ends_by_header(self) -> bool:
+        """Whether the header says anything about the job's end."""
+        kept = self.header.complete_age_s, self.header.complete_count, self.header.fail_age_s, self.header.fail_count
+        return any(value is not None for value in kept) or bool(self.header.deduplication or self.header.has_files)
 
     @property
     def files(self) -> str | None:

@@ -43,7 +43,6 @@ class Journal:
         self._tell(now, job, ModelEvent(_event(job, "added", job.created_at, fields)))
 
     def job_event(self, now: int, job: ModelJob, kind: str, **fields: Any) -> None:
-        job.born = "1"
         job.seq += 1
         self._tell(now, job, ModelEvent(_event(job, kind, now, fields)))
 

@@ -152,12 +152,17 @@ def _ending(model: Reference) -> dict[str, Key]:
 def _job(job: ModelJob, tail: int) -> dict[str, Key]:
     ends_at = -1 if job.expires_at is None else job.expires_at
     record = {short: getattr(job, name, None) for name, short in fields_of_the_record().items()}
+    begins_with = {"r": 1, "v": 1}
     keys: dict[str, Value] = {
-        "job": {"def": job.definition.decode(), "at": str(job.created_at)},
-        "state": {short: str(value) for short, value in record.items() if value is not None},
+        "job": job.definition.decode(),
+        "state": {
+            short: str(value)
+            for short, value in record.items()
+            if value is not None and value != begins_with.get(short)
+        },
         "lines": _list(job.lines),
     }
-    if job.born:
+    if len(job.history) > 1:
         entries = [(event.id, event.fields) for event in job.history[-tail:]]
         keys["log"] = entries, len(job.history)
     return {f"{kind}:{job.id}": (value, ends_at) for kind, value in keys.items()}
@@ -169,14 +174,9 @@ def _memory(model: Reference) -> dict[str, Key]:
     for token, (text, ends_at) in memory.answers.entries.items():
         keys[f"answer:{token}"] = _answer(text), ends_at
     for lane, (call, ends_at) in memory.lanes.entries.items():
-        keys[f"answer:{lane}"] = (
-            {
-                "token": call.token, "outcomes": call.outcomes or {}, "sleep_ms": str(call.sleep_ms),
-                "deaf": str(int(call.is_deaf)),
-                "claims": [list(claim) for claim in call.claims] or {},
-            },
-            ends_at,
-        )  # fmt: skip
+        first = f"{call.token} {call.sleep_ms} {int(call.is_deaf)}"
+        ids = " ".join(job_id for job_id, _ in call.claims)
+        keys[f"answer:{lane}"] = "\n".join((first, " ".join(call.outcomes), ids)), ends_at
     for job_id, (gone, ends_at) in memory.tombstones.entries.items():
         keys[f"gone:{job_id}"] = gone | {"event": gone["event"].id}, ends_at
     for job_id, (result, ends_at) in memory.results.entries.items():
@@ -188,14 +188,14 @@ def comparable(keys: dict[str, Key]) -> dict[str, Key]:
     """What was read, with the JSON that the scripts write decoded."""
     changed = dict(keys)
     for name, (value, ends_at) in keys.items():
-        kind, _, rest = name.partition(":")
+        kind = name.partition(":")[0]
         if kind == "log":
             entries = [entry.partition(" ") for entry in value[:-1]]
             changed[name] = (
                 ([(entry_id, msgspec.json.decode(text)) for entry_id, _, text in entries], int(value[-1])),
                 ends_at,
             )
-        elif kind == "gone" or (kind == "answer" and ":" in rest):
+        elif kind == "gone":
             changed[name] = msgspec.json.decode(value), ends_at
         elif kind == "answer" and value.startswith("["):
             answer = msgspec.json.decode(value)
@@ -216,8 +216,8 @@ def _answer(answer: Any) -> Value:
 def fields_of_the_record() -> dict[str, str]:
     """Name → short name, as the scripts have them."""
     text = (LUA / "job_record.lua").read_text()
-    block = text.partition("local FIELD = {")[2].partition("}")[0]
-    return dict(re.findall(r"(\w+) = '(\w+)'", block))
+    block = text.partition("local TEXTS = {")[2].partition("local TEXT,")[0]
+    return dict(re.findall(r"'(\w+)', '(\w+)'", block))
 
 
 @cache

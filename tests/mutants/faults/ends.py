@@ -46,7 +46,10 @@ FAULTS = [
     ),
     *faults_of(
         "includes/job_record.lua",
-        ("if job.stored[name] ~= nil then", "if false then", "a field once set is never cleared"),
+        ("cleared[#cleared + 1] = names[i + 1]", "local _ = names", "a field once set is never cleared"),
+        ("stored = stored, run = 1, seq = 1,", "stored = stored, run = 1, seq = 2,", "the first event is number 2"),
+        (" or header.dd or header.pa", " or header.pa", "an ended job holds its deduplication key"),
+        ("if not (header.ca or", "if not (", "a completed job is kept for ever"),
     ),
     *faults_of(
         "get_events.lua", ("{ unpack(events, 2) }", "{ unpack(events, 1) }", "a reader gets its last event again")
@@ -67,6 +70,6 @@ FAULTS = [
     ),
     *faults_of(
         "includes/count_start.lua",
-        ("job.born and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
+        ("has_history(job) and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
     ),
 ]

@@ -7,8 +7,8 @@ FAULTS = [
     *faults_of(
         "includes/leave_active.lua",
         (
-            "redis.call('ZREM', prefix .. 'active', job.id)",
-            "local _ = prefix",
+            "leave_set('active', job.id)",
+            "local _ = job",
             "an ended attempt stays among the active",
         ),
         (

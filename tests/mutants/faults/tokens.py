@@ -11,7 +11,7 @@ FAULTS = [
     ),
     *faults_of(
         "includes/take_next.lua",
-        ("prefix .. 'active', int(now + lease_ms)", "prefix .. 'active', int(now)", "a claim's lease is out at once"),
+        ("'active', now + lease_ms", "'active', now", "a claim's lease is out at once"),
         ("int(#claims + 1)", "int(#claims)", "the leases of a call are numbered from 0"),
     ),
     *faults_of(
@@ -34,7 +34,7 @@ FAULTS = [
     *faults_of(
         "includes/lane.lua",
         ("number < newest", "number > newest", "a late copy of a claim claims again"),
-        ("elseif last.token == token then", "elseif last.token ~= token then", "a new call is answered like the last"),
+        ("if last_token == token then", "if last_token ~= token then", "a new call is answered like the last"),
         (
             "    for i, job in ipairs(claims) do",
             "    for i, job in ipairs({}) do",
