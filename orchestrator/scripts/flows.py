@@ -23,7 +23,7 @@ class FlowScripts(ScriptCaller):
     async def add_flow(self, token: str, entries: Sequence[FlowEntry]) -> list[tuple[bool, int]]:
         """For each flow: whether this call made it, and when its root was created (ms)."""
         parts = [part for entry in entries for part in entry]
-        replies = await self._run("add_flow", token, OUTBOX_MAX, *parts)
+        replies = await self._run_adding("add_flow", token, OUTBOX_MAX, *parts)
         return [(status == b"added", int(created_at)) for status, created_at in replies]
 
     async def get_dependencies(

@@ -30,9 +30,12 @@ class Queue(Facade[Asynchronous]):
         *,
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
+        durable: bool = False,
     ) -> None:
         super().__init__(
-            lambda: Asynchronous(name, redis, default_job_options=default_job_options, deadline_s=deadline_s)
+            lambda: Asynchronous(
+                name, redis, default_job_options=default_job_options, deadline_s=deadline_s, durable=durable
+            )
         )
         self.name = name
 
