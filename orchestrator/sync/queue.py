@@ -70,8 +70,9 @@ class Queue(Facade[Asynchronous]):
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
         What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
-        Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
-        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
+        A large family is told in steps, parents first; should the caller die on the way, the duties go on. Like all of
+        these calls it returns the job as the call left it, also one whose record ends with it. Raises `JobNotFound`,
+        and `WrongState` when it has finished.
         """
         return self._call(lambda opened: opened.cancel(job_id, by, reason, cancel_children=cancel_children))
 

@@ -33,6 +33,7 @@ OF_SCHEDULES = (
 )
 OF_FLOWS = (
     "add_flow",
+    "cancel_descendants",
     "get_dependencies",
     "get_dependencies_count",
     "remove_child_dependency",
@@ -50,7 +51,6 @@ UNTRIED = {
     "includes/emit.lua:78 then": "the same",
     "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: tests/orchestrator/test_schedules.py",
     "includes/link_child.lua:47 then": "5,000 children: tests/orchestrator/test_flows_children.py",
-    "cancel_job.lua:58 then": _LARGE_TREES,
     "includes/descendants.lua:19 then": _LARGE_TREES,
     "includes/descendants.lua:34 then": _LARGE_TREES,
     "includes/descendants.lua:53 function": _LARGE_TREES,

@@ -36,6 +36,31 @@ async def _(scene: Scene) -> Call:
     return call("t", "root", CANCEL)
 
 
+async def large(scene: Scene) -> None:
+    """A canceled flow, of whose members more were not told yet than one script tells."""
+    await flow(scene, *(f"c{number}" for number in range(40)))
+    await child(scene, "below", "c0")
+    await scene.scripts.cancel_job("t", "root", CANCEL)
+
+
+@scenario("cancel_descendants", "those that one script could not tell", counts=True)
+async def _(scene: Scene) -> Call:
+    await large(scene)
+    return call("root", 30)
+
+
+@scenario("cancel_descendants", "of a job that was not canceled")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("root", 10)
+
+
+@scenario("move_due_jobs", "of a canceled flow whose canceler is gone", counts=True)
+async def _(scene: Scene) -> Call:
+    await large(scene)
+    return call(30)
+
+
 @scenario("change_priority", "of a parent that waits")
 async def _(scene: Scene) -> Call:
     await flow(scene, "a")
