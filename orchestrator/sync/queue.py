@@ -423,7 +423,11 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.get_history(job_id, after))
 
     def get_jobs(self, states: Sequence[JobState], start: int = 0, count: int = 50) -> list[Job]:
-        """A page of each state: waiting and delayed ones next first, finished ones newest first."""
+        """A page of each state: waiting and delayed ones next first, finished ones newest first.
+
+        Pages of together 200 jobs are of one instant. More are read in steps: of a job that moves meanwhile comes the
+        newest that was seen of it, or nothing.
+        """
         return self._call(lambda opened: opened.get_jobs(states, start, count))
 
     def get_recent(self, start: int = 0, count: int = 50) -> tuple[list[Job], str]:

@@ -35,6 +35,10 @@ async def counts(scene: Scene) -> dict[str, int]:
 async def big(scene: Scene, size: int) -> None:
     """A running parent with so many children, added at run time."""
     await scene.active("root")
+    await grow(scene, size)
+
+
+async def grow(scene: Scene, size: int) -> None:
     for start in range(0, size, 400):
         entries = [entry(scene, f"c{n}", above="root") for n in range(start, min(start + 400, size))]
         await scene.scripts.add_flow(f"t{start}", entries)
@@ -127,10 +131,15 @@ async def test_a_family_whose_canceler_died_is_told_by_the_duty(scene: Scene) ->
 
 
 async def test_a_flow_with_too_many_jobs_is_removed_in_parts(scene: Scene) -> None:
-    await big(scene, 501)
-    assert (await scene.queue.cancel("root", cancel_children=False)).state == "active"
+    await scene.add("root", delay_ms=90_000)
+    await grow(scene, 501)
+    before = await dump(scene.client, scene.prefix)
+    with pytest.raises(FlowRefused, match="job root has more than 500 jobs below it"):
+        await scene.queue.remove("root")
+    assert await dump(scene.client, scene.prefix) == before
     assert await scene.queue.remove_unprocessed_children("root") == 501
     assert await scene.queue.get_dependencies_count("root") == (0, 0, 0, 0)
+    assert await states(scene, "root") == ["delayed"]
     await check_queue(scene.queue)
 
 
