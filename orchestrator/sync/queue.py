@@ -109,7 +109,8 @@ class Queue(Facade[Asynchronous]):
         counts from now on. With another timing it begins anew. A job of it that has not started is replaced when the
         template changed, and removed when the timing did. Without a template its jobs are named like it.
 
-        Raises `InvalidOption` before anything is sent, and `StoreUnavailable` when Redis is full.
+        Raises `InvalidOption` before anything is sent, `StoreUnavailable` when Redis is full, and `QueueFull` when an
+        add of the job that is to be made `immediately` would be refused.
         """
         return self._call(lambda opened: opened.upsert_job_scheduler(scheduler_id, repeat, template))
 
