@@ -30,7 +30,7 @@ FAULTS = [
         (
             "refuse_closing(meta) or refuse_at_once(meta, schedule)",
             "refuse_closing(meta)",
-            "at once knows no max_waiting",
+            "at once is past max_waiting",
         ),
         ("if answered(token) then", "if false then", "a late copy of an upsert undoes the one after it"),
     ),
