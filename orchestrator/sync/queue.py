@@ -342,7 +342,7 @@ class Queue(Facade[Asynchronous]):
     def get_flow(self, job_id: str, depth: int = 10, max_children: int = 20) -> JobNode | None:
         """The job and the tree below it, as far as it is kept; None when there is no such job.
 
-        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each job is read by itself, so a tree
+        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each level is read by itself, so a tree
         that changes meanwhile is not that of one instant.
         """
         return self._call(lambda opened: opened.get_flow(job_id, depth, max_children))

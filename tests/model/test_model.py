@@ -34,6 +34,7 @@ OF_SCHEDULES = (
 OF_FLOWS = (
     "add_flow",
     "cancel_descendants",
+    "get_children",
     "get_dependencies",
     "get_dependencies_count",
     "remove_child_dependency",

@@ -163,6 +163,14 @@ async def _(scene: Scene) -> Call:
     return call("t", "a")
 
 
+@scenario("get_children", "of a flow, one gone, and of a job that is not there")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", remove_on_complete=True)
+    await scene.finish(await claim(scene))
+    name = scene.queue.name
+    return call(0, 10, [(name, "root"), (name, "nobody")])
+
+
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
 
