@@ -25,21 +25,31 @@
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
+-- The job that holds a key when its turn comes, as far as that is known before anything is stored: from before, or the
+-- first new one of these.
+local function holder_of(job, held)
+    local name = job.header.dd and job.header.dd.i
+    if name and held[name] == nil then
+        held[name] = key_holder(name) or false
+    end
+    return name and held[name]
+end
+
 -- How many of the jobs need a place, in all and by group: not those that are there, nor those whose deduplication key
--- is held.
+-- is held; who replaces the holder has its place, but not in the group.
 local function places_needed(jobs)
     local count, held, by_group = 0, {}, {}
     for _, job in ipairs(jobs) do
-        local key = job.header.dd and prefix .. 'dedup:' .. job.header.dd.i
-        local is_met = key and (held[key] or redis.call('EXISTS', key) == 1)
-        if not is_met and redis.call('EXISTS', prefix .. 'state:' .. job.id) == 0 then
+        local holder, gid = holder_of(job, held), job.header.g
+        local is_new = redis.call('EXISTS', prefix .. 'state:' .. job.id) == 0
+        if is_new and not holder then
             count = count + 1
-            if job.header.g then
-                by_group[job.header.g] = (by_group[job.header.g] or 0) + 1
-            end
         end
-        if key then
-            held[key] = true
+        if gid and is_new and (not holder or is_replaceable(holder, job.header.dd)) then
+            by_group[gid] = (by_group[gid] or 0) + 1
+        end
+        if job.header.dd and is_new and (not holder or job.header.d) then -- the latter may replace it, and be replaced
+            held[job.header.dd.i] = { state = job.header.d and 'delayed' or 'waiting' }
         end
     end
     return count, by_group

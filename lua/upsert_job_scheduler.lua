@@ -24,7 +24,8 @@
 --   the schedule as get_job_scheduler answers it; {} when a repeated call finds that it was removed since
 -- Errors
 --   LAYOUT_MISMATCH
---   QUEUE_FULL  the queue is being obliterated
+--   QUEUE_FULL  the queue is being obliterated; or an iteration is to be made at once, and add_jobs would be refused
+--   GROUP_FULL  the same, for the group of the template
 -- Events
 --   scheduled (of the queue, when anything changed); added; those of remove_job
 -- include: read_meta, answer, open_queue, schedule_record, replace_iteration, emit, count_up, refuse_add
@@ -84,6 +85,14 @@ local function set_template()
     return true
 end
 
+-- Why an iteration cannot be made at once; one that has not started gives its place up for it.
+local function refuse_at_once(meta, schedule)
+    if not immediately or has_timing(schedule) or schedule and unstarted_iteration(schedule) then
+        return nil
+    end
+    return refuse_outbox(OUTBOX_FULL) or refuse_waiting(meta, 1) or refuse_group(cjson.decode(header_json).g, 1)
+end
+
 local meta, refusal = read_meta()
 if refusal then
     return refusal
@@ -91,12 +100,12 @@ end
 if answered(token) then
     return schedule_reply(id)
 end
-local closing = refuse_closing(meta)
-if closing then
-    return closing
+local schedule = load_schedule(id)
+local full = refuse_closing(meta) or refuse_at_once(meta, schedule)
+if full then
+    return full
 end
 open_queue(meta)
-local schedule = load_schedule(id)
 local is_new = not has_timing(schedule)
 if is_new then
     if schedule then

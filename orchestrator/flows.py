@@ -12,7 +12,7 @@ import msgspec
 from orchestrator.children import MAX_DEPTH, MAX_JOBS, JobNode, read_flow
 from orchestrator.errors import InvalidOption
 from orchestrator.given import check_kind
-from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, JobState, encode_json
+from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, JobState, check_bool, encode_json
 from orchestrator.keys import QUEUES_KEY, Keys, check_queue_name, new_job_id, new_token
 from orchestrator.parent import Parent
 from orchestrator.scripts import DEADLINE_S, Client, FlowEntry, Scripts, check_client, connect
@@ -48,6 +48,7 @@ class FlowProducer:
     redis: a URL, or a client of redis.asyncio, as for a `Queue`.
     default_job_options: by queue, for what the jobs' own `opts` do not name.
     deadline_s: how long a call is sent again while Redis is away, in seconds.
+    durable: flows are answered when the server's append-only file is synced, as the adds of a `Queue`.
 
     Source: BullMQ's FlowProducer.
     """
@@ -58,13 +59,16 @@ class FlowProducer:
         *,
         default_job_options: Mapping[str, JobOptions] | None = None,
         deadline_s: float = DEADLINE_S,
+        durable: bool = False,
     ) -> None:
+        check_bool("durable", durable)
         self._owns_client = isinstance(redis, str)
         self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
         self._defaults = dict(default_job_options or {})
         for queue, options in self._defaults.items():
             check_kind(f"default_job_options[{queue}]", options, JobOptions)
         self._deadline_s = deadline_s
+        self._durable = durable
         self._registered_at: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
@@ -113,7 +117,7 @@ class FlowProducer:
         return await read_flow(self._scripts(queue), job_id, depth, max_children)
 
     def _scripts(self, queue: str) -> Scripts:
-        return Scripts(self.client, Keys(queue), self._deadline_s)
+        return Scripts(self.client, Keys(queue), self._deadline_s, durable=self._durable)
 
     async def _register(self, scripts: Scripts, queues: set[str]) -> None:
         now = time.monotonic()

@@ -78,6 +78,7 @@ class Keys:
         self.prefix = f"{PREFIX}:{queue}:" if has_tag else f"{PREFIX}:{{{queue}}}:"
         self.meta = self.prefix + "meta"
         self.none = self.prefix + "none"
+        self.synced = self.prefix + "synced"
         self.marker = self.prefix + "marker"
         self.events = self.prefix + "events"
         self.outbox = self.prefix + "outbox"

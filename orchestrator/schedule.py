@@ -37,7 +37,8 @@ class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     tz: the cron's time zone, like Europe/Berlin.
     start_at: no slot before it. end_at: none after it (both in ms since the epoch).
     limit: how many jobs in all.
-    immediately: one job at once, besides the slots, when the schedule is made or its timing changes.
+    immediately: one job at once, besides the slots, when the schedule is made or its timing changes. Where the queue or
+        the group has no room for it, the schedule is refused (`QueueFull`, `GroupFull`) and nothing is changed.
 
     Source: BullMQ's RepeatOptions.
     """

@@ -1,4 +1,4 @@
--- include: prefix, int, answer, emit, dedup_key, remove_record, store_job
+-- include: prefix, int, answer, emit, dedup_key, remove_record, store_job, refuse_add
 -- An add under a deduplication key that another job holds: it replaces a delayed one, is kept for later, or dropped.
 local function reply_met(holder)
     return { 'deduplicated', holder.state, int(holder.created_at), holder.id }
@@ -16,6 +16,10 @@ local function emit_deduplicated(name, kept, dropped)
         .. '","deduplicated_job":"' .. dropped .. '"')
 end
 
+local function is_replaceable(holder, dd)
+    return dd.r and holder.state == 'delayed' and not holder.has_ended
+end
+
 -- The answer to the add, or nil when its job is to be stored.
 local function deduplicate(meta, token, id, header_json, data, header)
     local dd = header.dd
@@ -25,7 +29,11 @@ local function deduplicate(meta, token, id, header_json, data, header)
         redis.call('DEL', key, next_key)
         return nil
     end
-    if dd.r and holder.state == 'delayed' and not holder.has_ended then
+    if is_replaceable(holder, dd) then
+        local full = refuse_group(header.g, 1) -- the queue needs no more room, but its group may
+        if full then
+            return full
+        end
         redis.call('DEL', next_key)
         take_out(holder) -- it has no parent
         emit_deduplicated(dd.i, id, holder.id)

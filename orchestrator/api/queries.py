@@ -10,7 +10,7 @@ from orchestrator.keys import check_job_id
 
 MAX_START = 1000
 _CURSOR = re.compile(r"p[0-9]{1,4}", re.ASCII)
-STATES = tuple(state for state in JobState if state is not JobState.WAITING_CHILDREN)
+STATES = tuple(JobState)
 
 
 def job_id_of(request: Request) -> str:

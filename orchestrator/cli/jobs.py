@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from orchestrator.children import MAX_DEPTH
 from orchestrator.cli import queue_jobs
 from orchestrator.cli.console import JobId, Url, connect, out
 from orchestrator.cli.store import opened
@@ -103,6 +104,17 @@ def show(job_id: JobId, as_json: AsJson = False, queue: Queue = "", url: Url = "
 def why(job_id: JobId, as_json: AsJson = False, queue: Queue = "") -> None:
     """Say why a job has not started: what comes before it, what holds it, and about when it starts."""
     queue_jobs.show_why(queue, job_id, as_json)
+
+
+@app.command()
+def tree(
+    job_id: JobId,
+    depth: Annotated[int, typer.Option(min=1, max=MAX_DEPTH, help="How many levels.")] = 10,
+    as_json: AsJson = False,
+    queue: Queue = "",
+) -> None:
+    """Show a job of a flow and the jobs below it, at most 500."""
+    queue_jobs.show_tree(queue, job_id, depth, as_json)
 
 
 @app.command()

@@ -1,10 +1,12 @@
 """Jobs of any queue, read from Redis itself: what `kargah jobs` shows with `--queue`."""
 
 import time
+from collections.abc import Iterator
 
 import msgspec
 from rich.text import Text
 
+from orchestrator.children import MAX_JOBS, JobNode
 from orchestrator.cli.console import out
 from orchestrator.cli.store import opened
 from orchestrator.cli.tables import (
@@ -78,6 +80,31 @@ def show_why(queue: str, job_id: str, as_json: bool) -> None:
         print_facts(_reasons(why))
 
 
+def show_tree(queue: str, job_id: str, depth: int, as_json: bool) -> None:
+    """A job and those below it."""
+    with opened(queue) as store:
+        root = store.get_flow(job_id, depth, MAX_JOBS)
+        if root is None:
+            raise _missing(store, job_id)
+    if as_json:
+        print_json(_plain_tree(root))
+        return
+    table = table_of("ID", "STATUS", "AGE", "QUEUE", wide="NAME")
+    for level, job in _walk(root, 0):
+        table.add_row("  " * level + job.id, colored(job.state), age(job.created_at), Text(job.queue), Text(job.name))
+    print_rows(table, "")
+
+
+def _walk(node: JobNode, level: int) -> Iterator[tuple[int, Job]]:
+    yield level, node.job
+    for child in node.children:
+        yield from _walk(child, level + 1)
+
+
+def _plain_tree(node: JobNode) -> dict[str, object]:
+    return {**plain_job(node.job), "children": [_plain_tree(child) for child in node.children]}
+
+
 def show_events(queue: str, job_id: str, follow: bool) -> None:
     """What happened to a job, and with `follow` what happens until it has finished."""
     with opened(queue) as store:
@@ -112,8 +139,12 @@ def _page(store: Queue, state: JobState | None, start: int, count: int) -> list[
 def _get(store: Queue, job_id: str) -> Job:
     job = store.get_job(job_id)
     if job is None:
-        raise JobNotFound(f"there is no job {job_id} in the queue {store.name}")
+        raise _missing(store, job_id)
     return job
+
+
+def _missing(store: Queue, job_id: str) -> JobNotFound:
+    return JobNotFound(f"there is no job {job_id} in the queue {store.name}")
 
 
 def _facts(job: Job) -> list[tuple[str, str | Text]]:

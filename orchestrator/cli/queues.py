@@ -62,6 +62,20 @@ def resume(name: QueueName) -> None:
 
 
 @app.command()
+def drain(
+    name: QueueName,
+    delayed: Annotated[bool, typer.Option("--delayed", help="Those too that are delayed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove the jobs of a queue that wait. Running and finished ones stay, and jobs that wait for children."""
+    with opened(name) as queue:
+        if not yes:
+            typer.confirm(f"Remove the waiting{' and the delayed' if delayed else ''} jobs of {name}?", abort=True)
+        removed = queue.drain(delayed=delayed)
+    out.print(f"removed {removed}")
+
+
+@app.command()
 def limits(
     name: QueueName,
     concurrency: Annotated[

@@ -47,6 +47,7 @@ class Queue(
         redis.asyncio, which stays open when the queue is closed.
     default_job_options: for what an add does not name.
     deadline_s: how long a call is sent again while Redis is away, in seconds.
+    durable: adds are answered when the server's append-only file is synced; see "What is not" in the README.
 
     Every call may raise `StoreUnavailable` (Redis is full) or `OutcomeUnknown` (no answer within `deadline_s`).
 

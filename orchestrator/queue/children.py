@@ -43,7 +43,7 @@ class Children(QueueConnection):
     async def get_flow(self, job_id: str, depth: int = 10, max_children: int = 20) -> JobNode | None:
         """The job and the tree below it, as far as it is kept; None when there is no such job.
 
-        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each job is read by itself, so a tree
+        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each level is read by itself, so a tree
         that changes meanwhile is not that of one instant.
         """
         return await children.read_flow(self.scripts, job_id, depth, max_children)

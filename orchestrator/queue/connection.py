@@ -6,7 +6,7 @@ from typing import Self
 
 from orchestrator.given import check_kind
 from orchestrator.group import WhyWaiting
-from orchestrator.job import Header, JobOptions
+from orchestrator.job import Header, JobOptions, check_bool
 from orchestrator.keys import QUEUES_KEY, Keys
 from orchestrator.scripts import DEADLINE_S, Client, Scripts, check_client, connect
 
@@ -23,13 +23,15 @@ class QueueConnection:
         *,
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
+        durable: bool = False,
     ) -> None:
         check_kind("default_job_options", default_job_options, JobOptions)
+        check_bool("durable", durable)
         self.keys = Keys(name)
         self.name = name
         self._owns_client = isinstance(redis, str)
         self.client: Client = connect(redis) if isinstance(redis, str) else check_client(redis)
-        self.scripts = Scripts(self.client, self.keys, deadline_s)
+        self.scripts = Scripts(self.client, self.keys, deadline_s, durable=durable)
         self._default_job_options = default_job_options or JobOptions()
         self._headers: dict[tuple[str, int], tuple[JobOptions, Header, bytes]] = {}
         self._registered_at = -REGISTER_AGAIN_S

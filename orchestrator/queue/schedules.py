@@ -23,7 +23,8 @@ class Schedules(QueueConnection):
         counts from now on. With another timing it begins anew. A job of it that has not started is replaced when the
         template changed, and removed when the timing did. Without a template its jobs are named like it.
 
-        Raises `InvalidOption` before anything is sent, and `StoreUnavailable` when Redis is full.
+        Raises `InvalidOption` before anything is sent, `StoreUnavailable` when Redis is full, and `QueueFull` when an
+        add of the job that is to be made `immediately` would be refused.
         """
         check_scheduler_id(scheduler_id)
         check_kind("repeat", repeat, RepeatOptions, or_none=False)

@@ -17,11 +17,16 @@ class Steering(Reading):
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
         What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
-        Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
-        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
+        A large family is told in steps, parents first; should the caller die on the way, the duties go on. Like all of
+        these calls it returns the job as the call left it, also one whose record ends with it. Raises `JobNotFound`,
+        and `WrongState` when it has finished.
         """
         request = msgspec.json.encode(CancelRequest(clip(by, MAX_REASON_BYTES), clip(reason, MAX_REASON_BYTES)))
-        return await self.scripts.cancel_job(new_token(), check_job_id(job_id), request, whole=cancel_children)
+        job = await self.scripts.cancel_job(new_token(), check_job_id(job_id), request, whole=cancel_children)
+        if cancel_children and job.pending_children is not None:
+            while await self.scripts.cancel_descendants(job_id):
+                pass
+        return job
 
     async def retry(self, job_id: str) -> Job:
         """Start a new run of a finished job, with fresh attempts. Raises `JobNotFound`, `WrongState`."""

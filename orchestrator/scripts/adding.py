@@ -23,7 +23,7 @@ class AddingScripts(ScriptCaller):
     async def add_jobs(self, token: str, jobs: Sequence[NewParts]) -> list[Added | Exception]:
         """Of each what became of it, and the job that is there now; or why it was refused."""
         parts = [part for job in jobs for part in job]
-        replies = await self._run("add_jobs", token, OUTBOX_MAX, *parts)
+        replies = await self._run_adding("add_jobs", token, OUTBOX_MAX, *parts)
         return [read_added(reply) if type(reply) is list else error_of(reply) for reply in replies]
 
     async def add_with_others(self, job: NewParts) -> Added:
@@ -37,7 +37,7 @@ class AddingScripts(ScriptCaller):
     async def add_bulk(self, token: str, jobs: Sequence[NewParts]) -> list[Added]:
         """The same for many: all are stored, or none."""
         parts = [part for job in jobs for part in job]
-        return [read_added(reply) for reply in await self._run("add_bulk", token, OUTBOX_MAX, *parts)]
+        return [read_added(reply) for reply in await self._run_adding("add_bulk", token, OUTBOX_MAX, *parts)]
 
     async def fan_out(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
         """The same for a delivery, which a full server takes too."""

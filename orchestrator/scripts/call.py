@@ -12,6 +12,7 @@ import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
 from orchestrator.scripts.connection import Client, drop_connections
+from orchestrator.scripts.durable import Disk
 
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
@@ -46,15 +47,23 @@ _PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
 class ScriptCaller:
     """Runs the scripts of one queue. Every call may be sent more than once; the scripts make that harmless."""
 
-    def __init__(self, client: Client, keys: Keys, deadline_s: float = DEADLINE_S) -> None:
+    def __init__(self, client: Client, keys: Keys, deadline_s: float = DEADLINE_S, *, durable: bool = False) -> None:
         self.client = client
         self.keys = keys
         self.deadline_s = deadline_s
+        self._disk = Disk(client, keys) if durable else None
         self.answered_at: float | None = None
         """When Redis last answered, by the event loop's clock."""
 
     async def _run(self, name: str, *args: str | bytes | int) -> Any:
         return await self.retrying(name, lambda: self._evaluate(name, args))
+
+    async def _run_adding(self, name: str, *args: str | bytes | int) -> Any:
+        """Like `_run`, for what stores jobs: where that has to be durable, the answer waits for the server's disk."""
+        disk = self._disk
+        if disk is None:
+            return await self._run(name, *args)
+        return await self.retrying(name, lambda: self._evaluate_durably(disk, name, args))
 
     async def retrying(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call that may be made twice, until it is answered or the deadline is over."""
@@ -89,6 +98,12 @@ class ScriptCaller:
             return await self.client.evalsha(script_sha(name), 2, self.keys.meta, self.keys.none, *args)
         except redis_errors.NoScriptError:
             return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
+
+    async def _evaluate_durably(self, disk: Disk, name: str, args: Sequence[str | bytes | int]) -> Any:
+        try:
+            return await disk.run("EVALSHA", script_sha(name), 2, self.keys.meta, self.keys.none, *args)
+        except redis_errors.NoScriptError:
+            return await disk.run("EVAL", lua.source(name), 2, self.keys.meta, self.keys.none, *args)
 
 
 _shas: dict[str, str] = {}

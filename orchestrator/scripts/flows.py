@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from orchestrator.job import Job
+from orchestrator.replies import read_job
 from orchestrator.scripts.adding import OUTBOX_MAX
 from orchestrator.scripts.call import ScriptCaller
 
@@ -23,7 +25,7 @@ class FlowScripts(ScriptCaller):
     async def add_flow(self, token: str, entries: Sequence[FlowEntry]) -> list[tuple[bool, int]]:
         """For each flow: whether this call made it, and when its root was created (ms)."""
         parts = [part for entry in entries for part in entry]
-        replies = await self._run("add_flow", token, OUTBOX_MAX, *parts)
+        replies = await self._run_adding("add_flow", token, OUTBOX_MAX, *parts)
         return [(status == b"added", int(created_at)) for status, created_at in replies]
 
     async def get_dependencies(
@@ -32,6 +34,17 @@ class FlowScripts(ScriptCaller):
         """A page of children, as (`<queue>:<id>`, kind and content), and the cursor of the next; "0" = no more."""
         next_cursor, flat = await self._run("get_dependencies", job_id, cursor, count, kinds)
         return next_cursor.decode(), [(name.decode(), text) for name, text in zip(flat[::2], flat[1::2], strict=True)]
+
+    async def get_children(
+        self, start: int, count: int, parents: Sequence[tuple[str, str]]
+    ) -> list[tuple[int, list[Job]]]:
+        """For each (queue, id): how many children its page has, and those that are still there."""
+        names = [name for parent in parents for name in parent]
+        replies = await self._run("get_children", start, count, *names)
+        return [
+            (looked, [read_job(queue.decode(), job) for queue, job in zip(flat[::2], flat[1::2], strict=True)])
+            for looked, *flat in replies
+        ]
 
     async def get_dependencies_count(self, job_id: str) -> tuple[int, int, int, int]:
         """How many children are pending, completed, failed, and failed without harm."""

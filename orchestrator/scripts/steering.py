@@ -4,13 +4,20 @@ from orchestrator.job import Job
 from orchestrator.replies import read_job
 from orchestrator.scripts.call import ScriptCaller
 
+CANCELED_AT_ONCE = 25
+"""Fifty were seen to take 5 ms, and no script may take longer."""
+
 
 class SteeringScripts(ScriptCaller):
     """What an operator or a producer changes."""
 
     async def cancel_job(self, token: str, job_id: str, cancel: bytes, *, whole: bool = True) -> Job:
-        """Cancel, or ask the worker to; `whole`: with all below it."""
+        """Cancel, or ask the worker to; `whole`: with those below it, see `cancel_descendants`."""
         return read_job(self.keys.queue, await self._run("cancel_job", token, job_id, cancel, int(whole)))
+
+    async def cancel_descendants(self, job_id: str, limit: int = CANCELED_AT_ONCE) -> int:
+        """Cancel more of those below a canceled job; returns how many are left, 0 when all are told."""
+        return int(await self._run("cancel_descendants", job_id, limit))
 
     async def reprocess_job(self, token: str, job_id: str) -> Job:
         """Start a new run of a finished job."""

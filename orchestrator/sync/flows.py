@@ -19,8 +19,11 @@ class FlowProducer(Facade[Asynchronous]):
         *,
         default_job_options: Mapping[str, JobOptions] | None = None,
         deadline_s: float = DEADLINE_S,
+        durable: bool = False,
     ) -> None:
-        super().__init__(lambda: Asynchronous(redis, default_job_options=default_job_options, deadline_s=deadline_s))
+        super().__init__(
+            lambda: Asynchronous(redis, default_job_options=default_job_options, deadline_s=deadline_s, durable=durable)
+        )
 
     def add(self, flow: FlowJob) -> JobNode:
         """Store a flow whole: at most 500 jobs in 20 levels and 16 MiB of data, all or nothing.

@@ -30,9 +30,12 @@ class Queue(Facade[Asynchronous]):
         *,
         default_job_options: JobOptions | None = None,
         deadline_s: float = DEADLINE_S,
+        durable: bool = False,
     ) -> None:
         super().__init__(
-            lambda: Asynchronous(name, redis, default_job_options=default_job_options, deadline_s=deadline_s)
+            lambda: Asynchronous(
+                name, redis, default_job_options=default_job_options, deadline_s=deadline_s, durable=durable
+            )
         )
         self.name = name
 
@@ -67,8 +70,9 @@ class Queue(Facade[Asynchronous]):
         """Cancel a waiting job at once, or ask a running one to stop (it ends as canceled unless it completes first).
 
         What is unfinished below it is canceled with it, unless `cancel_children` is False: then it runs on for nobody.
-        Like all of these calls it returns the job as the call left it, also one whose record ends with it. Raises
-        `JobNotFound`, `WrongState` when it has finished, and `FlowRefused` with more than 500 jobs below it.
+        A large family is told in steps, parents first; should the caller die on the way, the duties go on. Like all of
+        these calls it returns the job as the call left it, also one whose record ends with it. Raises `JobNotFound`,
+        and `WrongState` when it has finished.
         """
         return self._call(lambda opened: opened.cancel(job_id, by, reason, cancel_children=cancel_children))
 
@@ -105,7 +109,8 @@ class Queue(Facade[Asynchronous]):
         counts from now on. With another timing it begins anew. A job of it that has not started is replaced when the
         template changed, and removed when the timing did. Without a template its jobs are named like it.
 
-        Raises `InvalidOption` before anything is sent, and `StoreUnavailable` when Redis is full.
+        Raises `InvalidOption` before anything is sent, `StoreUnavailable` when Redis is full, and `QueueFull` when an
+        add of the job that is to be made `immediately` would be refused.
         """
         return self._call(lambda opened: opened.upsert_job_scheduler(scheduler_id, repeat, template))
 
@@ -337,7 +342,7 @@ class Queue(Facade[Asynchronous]):
     def get_flow(self, job_id: str, depth: int = 10, max_children: int = 20) -> JobNode | None:
         """The job and the tree below it, as far as it is kept; None when there is no such job.
 
-        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each job is read by itself, so a tree
+        At most `depth` levels, `max_children` of each job, and 500 jobs in all. Each level is read by itself, so a tree
         that changes meanwhile is not that of one instant.
         """
         return self._call(lambda opened: opened.get_flow(job_id, depth, max_children))
@@ -419,7 +424,11 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.get_history(job_id, after))
 
     def get_jobs(self, states: Sequence[JobState], start: int = 0, count: int = 50) -> list[Job]:
-        """A page of each state: waiting and delayed ones next first, finished ones newest first."""
+        """A page of each state: waiting and delayed ones next first, finished ones newest first.
+
+        Pages of together 200 jobs are of one instant. More are read in steps: of a job that moves meanwhile comes the
+        newest that was seen of it, or nothing.
+        """
         return self._call(lambda opened: opened.get_jobs(states, start, count))
 
     def get_recent(self, start: int = 0, count: int = 50) -> tuple[list[Job], str]:

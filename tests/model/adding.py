@@ -72,16 +72,23 @@ class Adding(Ending):
         return self._deduplicate(token, job_id, header, data) or self.store(token, job_id, header, data)
 
     def _places_needed(self, jobs: Sequence[tuple[str, bytes, bytes]]) -> tuple[int, dict[str, int]]:
-        count, held, by_group = 0, set(self.dedup), dict[str, int]()
+        count, by_group = 0, dict[str, int]()
+        held: dict[str, str | None] = {}  # key → the state of its holder
         for job_id, text, _ in jobs:
             header = header_of(text)
-            key = header.deduplication and header.deduplication.id
-            if key not in held and job_id not in self.jobs:
-                count += 1
-                if header.group:
-                    by_group[header.group] = by_group.get(header.group, 0) + 1
-            if key:
-                held.add(key)
+            rule = header.deduplication
+            if rule and rule.id not in held:
+                holder = self.key_holder(rule.id)
+                held[rule.id] = holder and (holder.state if holder.job else "ended")
+            state = held[rule.id] if rule else None
+            if job_id in self.jobs:
+                continue
+            count += state is None
+            is_replaced = rule is not None and rule.replace and state == "delayed"
+            if header.group and (state is None or is_replaced):
+                by_group[header.group] = by_group.get(header.group, 0) + 1
+            if rule and (state is None or header.delay_ms):
+                held[rule.id] = "delayed" if header.delay_ms else "waiting"
         return count, by_group
 
     def _told_before(self, token: str, header: bytes) -> Added | None:
@@ -116,6 +123,8 @@ class Adding(Ending):
             self.dedup_next.pop(rule.id, None)
             return None
         if rule.replace and holder.job is not None and holder.state == "delayed":
+            group = header_of(header).group
+            self.refuse_groups({group: 1} if group else {})
             self.dedup_next.pop(rule.id, None)
             self.remove_record(holder.job)
             self._tell_deduplicated(rule.id, job_id, holder.id)

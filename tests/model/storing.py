@@ -47,6 +47,10 @@ class Storing(State):
         most = self.limits.max_waiting
         if most is not None and len(self.of("waiting", "delayed")) + more > most:
             raise QueueFull
+        self.refuse_groups(by_group)
+
+    def refuse_groups(self, by_group: dict[str, int]) -> None:
+        """The same for the groups alone."""
         for gid, count in by_group.items():
             most = self.group_limit(self.load_group(gid), "max_waiting")
             if most and len(self.waiting_of(gid)) + count > most:

@@ -33,6 +33,8 @@ OF_SCHEDULES = (
 )
 OF_FLOWS = (
     "add_flow",
+    "cancel_descendants",
+    "get_children",
     "get_dependencies",
     "get_dependencies_count",
     "remove_child_dependency",
@@ -50,7 +52,6 @@ UNTRIED = {
     "includes/emit.lua:84 then": "the same",
     "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: tests/orchestrator/test_schedules.py",
     "includes/link_child.lua:47 then": "5,000 children: tests/orchestrator/test_flows_children.py",
-    "cancel_job.lua:58 then": _LARGE_TREES,
     "includes/descendants.lua:19 then": _LARGE_TREES,
     "includes/descendants.lua:34 then": _LARGE_TREES,
     "includes/descendants.lua:53 function": _LARGE_TREES,
@@ -121,10 +122,10 @@ async def test_data_of_another_layout_are_refused_and_left_alone(scene: Scene, n
 
     answer = await call.make(scene.scripts, name)
 
-    assert str(answer).startswith("LayoutMismatch: the data are of layout 2.0")
+    assert str(answer).startswith("LayoutMismatch: the data are of layout 3.0")
     assert await dump(scene.client, scene.prefix, with_answers=True) == before
 
 
 async def write_another_layout(scene: Scene) -> None:
     client: Any = scene.client
-    await client.hset(Keys(scene.queue.name).meta, "layout", "2.0")
+    await client.hset(Keys(scene.queue.name).meta, "layout", "3.0")

@@ -1,6 +1,7 @@
 """What an operator does to many jobs: in steps, safe to interrupt, and nothing left behind."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from orchestrator.errors import InvalidOption, JobNotFound, OutcomeUnknown, Queu
 from orchestrator.hub import Hub
 from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
-from orchestrator.scripts import Report, Scripts
+from orchestrator.scripts import Page, Report, Scripts
 from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.dump import dump, without
@@ -416,6 +417,23 @@ async def test_the_stream_of_events_can_be_trimmed(scene: Scene) -> None:
     assert await scene.queue.events_after(last_id) == []
     assert await scene.queue.events_after("0-0") is None
     assert types(await scene.queue.get_history("a")) == ["added", "active", "completed"], "a job's own history stays"
+
+
+async def test_pages_of_many_states_are_read_in_steps(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = await some_of_all(scene)
+    asked: list[list[JobState]] = []
+    get_jobs = scene.scripts.get_jobs
+
+    async def note(states: Sequence[JobState], start: int, count: int) -> Page:
+        asked.append(list(states))
+        return await get_jobs(states, start, count)
+
+    monkeypatch.setattr(scene.queue.scripts, "get_jobs", note)
+    assert sorted(job.id for job in await scene.queue.get_jobs(list(JobState), 0, 100)) == sorted(ids)
+    assert [len(states) for states in asked] == [2] * (len(JobState) // 2) + [1] * (len(JobState) % 2)
+    asked.clear()
+    assert len(await scene.queue.get_jobs(list(JobState), 0, 2)) == len(ids)
+    assert len(asked) == 1
 
 
 async def test_a_page_with_a_record_that_has_just_ended_does_not_look_like_the_last_one(scene: Scene) -> None:

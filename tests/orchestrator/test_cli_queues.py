@@ -1,6 +1,7 @@
 """`kargah queues`, `workers`, `schedules` and `jobs --queue`: against a real server, as people and scripts see them."""
 
 import inspect
+import io
 import json
 import re
 import sys
@@ -100,6 +101,20 @@ async def test_a_queue_is_paused_and_resumed(scene: Scene, run: Run) -> None:
     assert await scene.queue.is_paused()
     assert run("queues", "resume", scene.queue.name) == (0, "resumed\n", "")
     assert not await scene.queue.is_paused()
+
+
+async def test_a_queue_is_drained_when_that_was_confirmed(
+    scene: Scene, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.add("a")
+    await scene.add("b", delay_ms=60_000)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run("queues", "drain", scene.queue.name).code == 1
+    assert (await scene.queue.get_counts())["waiting"] == 1
+    assert run("queues", "drain", scene.queue.name, "--yes").out == "removed 1\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run("queues", "drain", scene.queue.name, "--delayed").out.endswith("removed 1\n")
+    assert sum((await scene.queue.get_counts()).values()) == 0
 
 
 async def test_a_queue_that_does_not_exist_is_not_made(scene: Scene, run: Run) -> None:
@@ -347,6 +362,25 @@ async def test_a_parent_is_shown_with_what_it_waits_for(scene: Scene, run: Run) 
     listed = run("jobs", "list", "-q", name, "--status", "waiting-children").out.splitlines()
     assert [line.split()[0] for line in listed] == ["ID", "book"]
     assert await scene.queue.count() == 2
+
+
+async def test_a_flow_is_shown_as_a_tree(scene: Scene, run: Run, url: str) -> None:
+    name = scene.queue.name
+    leaf = FlowJob("leaf", name, opts=JobOptions(id="leaf"))
+    async with FlowProducer(url) as flows:
+        branch = FlowJob("branch", name, opts=JobOptions(id="branch"), children=[leaf])
+        await flows.add(FlowJob("book", name, opts=JobOptions(id="root"), children=[branch]))
+    lines = run("jobs", "tree", "root", "--queue", name).out.splitlines()
+    assert [line[: len(line) - len(line.lstrip())] + line.split()[0] for line in lines[1:]] == [
+        "root",
+        "  branch",
+        "    leaf",
+    ]
+    assert lines[2].split()[1] == "waiting-children"
+    shown = json.loads(run("jobs", "tree", "root", "--queue", name, "--depth", "2", "--json").out)
+    assert (shown["id"], [child["id"] for child in shown["children"]]) == ("root", ["branch"])
+    assert shown["children"][0]["children"] == []
+    assert run("jobs", "tree", "nobody", "--queue", name).code == 1
 
 
 def test_every_reason_has_its_words() -> None:

@@ -7,12 +7,13 @@ import pytest
 
 from orchestrator.active_job import ActiveJob
 from orchestrator.deduplication import Deduplication
-from orchestrator.errors import InvalidOption
+from orchestrator.errors import GroupFull, InvalidOption, QueueFull
 from orchestrator.events import Event
 from orchestrator.job import Job, JobOptions, JobState, KeepJobs
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 from tests.conftest import wait_until
+from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene, drain
 
@@ -203,6 +204,38 @@ async def test_a_replacement_needs_no_room_of_its_own(scene: Scene) -> None:
 
 
 # ── keep the last ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_replacement_needs_room_in_its_group(scene: Scene) -> None:
+    await scene.queue.set_group_max_waiting("g", 1)
+    await scene.add("first", group="g")
+    await scene.add("held", deduplication=DEBOUNCE, delay_ms=50_000)
+    into_g = JobOptions(group="g", deduplication=DEBOUNCE)
+    before = await dump(scene.client, scene.prefix)
+    with pytest.raises(GroupFull):
+        await scene.queue.add("paint", None, into_g)
+    with pytest.raises(GroupFull):
+        await scene.queue.add_bulk([("paint", None, into_g)])
+    second = Deduplication("second", replace=True)
+    later, now = JobOptions(deduplication=second, delay_ms=1000), JobOptions(group="g", deduplication=second)
+    with pytest.raises(GroupFull):  # the second of these would replace the first
+        await scene.queue.add_bulk([("paint", None, later), ("paint", None, now)])
+    assert await dump(scene.client, scene.prefix) == before
+    await scene.queue.set_group_max_waiting("g", 2)
+    (job,) = await scene.queue.add_bulk([("paint", None, into_g)])
+    assert not job.deduplicated
+    await check_queue(scene.queue)
+
+
+async def test_a_key_whose_job_vanished_counts_as_free_where_room_is_counted(scene: Scene) -> None:
+    await scene.add("a")
+    await scene.client.set(f"{scene.prefix}dedup:k", "nobody")
+    await scene.queue.set_max_waiting(1)
+    with pytest.raises(QueueFull):
+        await scene.queue.add_bulk([("paint", None, JobOptions(deduplication=Deduplication("k")))])
+    await scene.queue.set_max_waiting(2)
+    jobs = [("paint", None, JobOptions(deduplication=Deduplication("k"))) for _ in range(2)]
+    assert [job.deduplicated for job in await scene.queue.add_bulk(jobs)] == [False, True]
 
 
 async def test_the_newest_add_while_a_job_runs_comes_when_that_ends(scene: Scene) -> None:

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from orchestrator import children
 from orchestrator.children import Child, ChildState
 from orchestrator.errors import InvalidOption, JobNotFound
 from orchestrator.flows import FlowJob, FlowProducer
 from orchestrator.queue import Queue
+from orchestrator.scripts import Scripts
 from tests.invariants import check_queue
 from tests.lua.scenarios.families import settled
 from tests.lua.scenarios.flows import child, claim, flow
@@ -120,6 +122,32 @@ async def test_a_flow_is_read_as_far_as_asked(scene: Scene, url: str) -> None:
     for limits in ({"depth": 0}, {"depth": 21}, {"max_children": 0}, {"max_children": 501}):
         with pytest.raises(InvalidOption):
             await scene.queue.get_flow(root, **limits)
+
+
+async def test_a_flow_is_read_level_by_level(scene: Scene, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = scene.queue.name
+    async with FlowProducer(url) as flows:
+        below = [FlowJob("p", name, children=[FlowJob("p", name) for _ in range(3)]) for _ in range(30)]
+        tree = await flows.add(FlowJob("p", name, children=below))
+    calls: list[str] = []
+    run = Scripts._run
+
+    async def note(scripts: Scripts, script: str, *args: Any) -> Any:
+        calls.append(script)
+        return await run(scripts, script, *args)
+
+    monkeypatch.setattr(Scripts, "_run", note)
+    read = await scene.queue.get_flow(tree.job.id, max_children=40)
+    assert read is not None
+    assert {node.job.id: len(node.children) for node in read.children} == dict.fromkeys(
+        [node.job.id for node in tree.children], 3
+    )
+    assert calls == ["get_job"] + ["get_children"] * 7  # 5 parents and 200 children at most, a call
+    calls.clear()
+    monkeypatch.setattr(children, "MAX_READ", 8)
+    read = await scene.queue.get_flow(tree.job.id, max_children=20)
+    assert read is not None
+    assert [len(read.children), sum(len(node.children) for node in read.children)] == [20, 60]
 
 
 async def test_a_child_that_is_gone_is_missing_in_the_tree_but_not_its_result(scene: Scene) -> None:

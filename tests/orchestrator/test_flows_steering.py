@@ -5,16 +5,17 @@ import asyncio
 import pytest
 
 from orchestrator.active_job import ActiveJob
+from orchestrator.duties import DueJobsPromoter
 from orchestrator.errors import FlowRefused, JobCanceled, JobNotFound, WrongState
 from orchestrator.flows import FlowJob, FlowProducer
-from orchestrator.job import JobOptions
+from orchestrator.job import CancelRequest, JobOptions
 from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.worker import Worker
 from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scenarios.flows import child, claim, deep, entry, flow
-from tests.lua.scenarios.table import ERROR
+from tests.lua.scenarios.table import CANCEL, ERROR
 from tests.lua.scene import Scene, types
 from tests.orchestrator.running import ended, until_active
 
@@ -26,9 +27,18 @@ async def states(scene: Scene, *job_ids: str) -> list[str]:
     return ["gone" if job is None else str(job.state) for job in found]
 
 
+async def counts(scene: Scene) -> dict[str, int]:
+    """How many jobs are in the states in which there are any."""
+    return {state: count for state, count in (await scene.queue.get_counts()).items() if count}
+
+
 async def big(scene: Scene, size: int) -> None:
     """A running parent with so many children, added at run time."""
     await scene.active("root")
+    await grow(scene, size)
+
+
+async def grow(scene: Scene, size: int) -> None:
     for start in range(0, size, 400):
         entries = [entry(scene, f"c{n}", above="root") for n in range(start, min(start + 400, size))]
         await scene.scripts.add_flow(f"t{start}", entries)
@@ -85,15 +95,51 @@ async def test_what_runs_in_a_canceled_flow_is_told_to_stop(queue: Queue, url: s
     await check_queue(queue)
 
 
-async def test_a_flow_with_too_many_jobs_is_canceled_and_removed_in_parts(scene: Scene) -> None:
-    await big(scene, 501)
+async def test_a_family_of_any_size_is_canceled_in_steps(scene: Scene) -> None:
+    await big(scene, 1201)
+    await child(scene, "below", "c700")
+    running = await claim(scene)
+    assert (await scene.queue.cancel("root", "me", "enough")).state == "active"
+    assert await counts(scene) == {"active": 2, "canceled": 1201}
+    assert (await scene.queue.get_dependencies_count("root")).unprocessed == 1
+    below = await scene.queue.get_job("below")
+    assert below is not None
+    assert below.cancel == CancelRequest("me", "enough")
+    assert types(await scene.queue.get_history(running.job.id))[-1] == "canceling"
+    await check_queue(scene.queue)
+    assert not await scene.client.exists(f"{scene.prefix}untold")
+
+
+async def test_a_family_whose_canceler_died_is_told_by_the_duty(scene: Scene) -> None:
+    entries = [entry(scene, "root", children=120, remove_on_fail=True)]
+    entries += [entry(scene, f"c{number}", 1, "root", remove_on_fail=number % 2 == 0) for number in range(120)]
+    await scene.scripts.add_flow("flow", entries)
+    canceled = await scene.scripts.cancel_job("t", "root", CANCEL)
+    assert await scene.scripts.cancel_job("t", "root", CANCEL) == canceled
+    assert await states(scene, "root", "c0", "c23", "c25") == ["gone", "gone", "canceled", "waiting"]
+    held = await claim(scene)
+    promoter = DueJobsPromoter(scene.queue)
+    steps = 0
+    while await promoter.step():
+        steps += 1
+    assert steps == 4
+    assert await counts(scene) == {"active": 1, "canceled": 59}
+    assert await states(scene, held.job.id) == ["active"]
+    assert types(await scene.queue.get_history(held.job.id))[-1] == "canceling"
+    assert await scene.scripts.cancel_descendants("root") == 0
+    await check_queue(scene.queue)
+
+
+async def test_a_flow_with_too_many_jobs_is_removed_in_parts(scene: Scene) -> None:
+    await scene.add("root", delay_ms=90_000)
+    await grow(scene, 501)
     before = await dump(scene.client, scene.prefix)
     with pytest.raises(FlowRefused, match="job root has more than 500 jobs below it"):
-        await scene.queue.cancel("root")
+        await scene.queue.remove("root")
     assert await dump(scene.client, scene.prefix) == before
-    assert (await scene.queue.cancel("root", cancel_children=False)).state == "active"
     assert await scene.queue.remove_unprocessed_children("root") == 501
     assert await scene.queue.get_dependencies_count("root") == (0, 0, 0, 0)
+    assert await states(scene, "root") == ["delayed"]
     await check_queue(scene.queue)
 
 

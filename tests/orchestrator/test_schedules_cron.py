@@ -9,10 +9,12 @@ import pytest
 
 from orchestrator import duties, service
 from orchestrator.duties import ScheduleFiller
-from orchestrator.job import JobState
+from orchestrator.errors import GroupFull, QueueFull
+from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.schedule import SLOTS_AHEAD, JobScheduler, JobTemplate, RepeatOptions
 from tests.conftest import wait_until
+from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain
 from tests.lua.scheduling import pass_slots, upsert
@@ -191,6 +193,26 @@ async def test_immediately_makes_one_job_at_once_besides_the_slots(scene: Scene)
     (slot,) = await pass_slots(scene, "s", 1)
     assert await drain(scene) == [f"s:{slot}"]
     assert (await scene.queue.upsert_job_scheduler("s", repeat)).made == 2
+
+
+async def test_immediately_finds_no_room_where_an_add_finds_none(scene: Scene) -> None:
+    repeat = RepeatOptions(cron="*/5 * * * *", immediately=True)
+    of_group = JobTemplate("s", None, JobOptions(group="g"))
+    await scene.add("a", group="g")
+    await scene.queue.set_max_waiting(1)
+    await scene.queue.set_group_max_waiting("g", 1)
+    before = await dump(scene.client, scene.prefix)
+    with pytest.raises(QueueFull, match="max_waiting"):
+        await scene.queue.upsert_job_scheduler("s", repeat)
+    assert await dump(scene.client, scene.prefix) == before
+    assert (await scene.queue.upsert_job_scheduler("later", FIVE)).made == 0  # its slots wait for room
+    await scene.queue.set_max_waiting(2)
+    with pytest.raises(GroupFull):
+        await scene.queue.upsert_job_scheduler("s", repeat, of_group)
+    assert (await scene.queue.upsert_job_scheduler("s", repeat)).made == 1
+    every = RepeatOptions(every_ms=60_000, start_at=7_000_000_000_000, immediately=True)
+    assert (await scene.queue.upsert_job_scheduler("s", every)).made == 1  # in the place of the one that waited
+    assert (await scene.queue.get_counts())["waiting"] == 2
 
 
 async def test_an_end_finishes_a_cron_after_its_last_slot_and_a_later_one_lets_it_go_on(scene: Scene) -> None:

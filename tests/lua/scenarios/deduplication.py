@@ -54,6 +54,14 @@ async def _(scene: Scene) -> Call:
     return adding(THROTTLE)
 
 
+@scenario("add_jobs", "in place of a delayed one, into a full group")
+async def _(scene: Scene) -> Call:
+    await scene.queue.set_group_max_waiting("g", 1)
+    await scene.add("first", group="g")
+    await scene.add("a", deduplication=DEBOUNCE, delay_ms=50_000)
+    return adding(DEBOUNCE, group="g")
+
+
 @scenario("add_jobs", "in place of a delayed one")
 async def _(scene: Scene) -> Call:
     await scene.add("a", deduplication=DEBOUNCE, delay_ms=50_000, expires_ms=90_000)

@@ -36,6 +36,31 @@ async def _(scene: Scene) -> Call:
     return call("t", "root", CANCEL)
 
 
+async def large(scene: Scene) -> None:
+    """A canceled flow, of whose members more were not told yet than one script tells."""
+    await flow(scene, *(f"c{number}" for number in range(40)))
+    await child(scene, "below", "c0")
+    await scene.scripts.cancel_job("t", "root", CANCEL)
+
+
+@scenario("cancel_descendants", "those that one script could not tell", counts=True)
+async def _(scene: Scene) -> Call:
+    await large(scene)
+    return call("root", 30)
+
+
+@scenario("cancel_descendants", "of a job that was not canceled")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a")
+    return call("root", 10)
+
+
+@scenario("move_due_jobs", "of a canceled flow whose canceler is gone", counts=True)
+async def _(scene: Scene) -> Call:
+    await large(scene)
+    return call(30)
+
+
 @scenario("change_priority", "of a parent that waits")
 async def _(scene: Scene) -> Call:
     await flow(scene, "a")
@@ -136,6 +161,14 @@ async def _(scene: Scene) -> Call:
 @scenario("remove_child_dependency", "of no job")
 async def _(scene: Scene) -> Call:
     return call("t", "a")
+
+
+@scenario("get_children", "of a flow, one gone, and of a job that is not there")
+async def _(scene: Scene) -> Call:
+    await flow(scene, "a", "b", remove_on_complete=True)
+    await scene.finish(await claim(scene))
+    name = scene.queue.name
+    return call(0, 10, [(name, "root"), (name, "nobody")])
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────

@@ -53,6 +53,14 @@ async def _(scene: Scene) -> Call:
     return call("t", "s", template_of("s"), CRON, Slots(1_000_000_000_000, [1_000_000_300_000], False))
 
 
+@scenario("upsert_job_scheduler", "one that is to begin at once, of a full queue")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.queue.set_max_waiting(1)
+    at_once = RepeatOptions(every_ms=60_000, immediately=True)
+    return call("t", "s", template_of("s"), at_once, None)
+
+
 @scenario("upsert_job_scheduler", "of a queue that is being obliterated")
 async def _(scene: Scene) -> Call:
     await close(scene)

@@ -12,7 +12,11 @@ FAULTS = [
     ),
     *faults_of(
         "includes/deduplicate.lua",
-        ("if dd.r and holder.state == 'delayed'", "if dd.r and holder.state ~= 'active'", "a waiting job is replaced"),
+        (
+            "return dd.r and holder.state == 'delayed'",
+            "return dd.r and holder.state ~= 'active'",
+            "a waiting job is replaced",
+        ),
         ("        take_out(holder) -- it has no parent\n", "", "the replaced job stays"),
         ("int(dd.t), 'XX')", "int(dd.t))", "a key that lasts as its job gets a time"),
         ("redis.call('PTTL', key) == -1 and ", "", "one is kept back for the end of a key that is not its job's"),

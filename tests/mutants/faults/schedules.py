@@ -2,7 +2,11 @@
 
 from tests.mutants.mutant import faults_of
 
-TESTS = ("tests/lua/test_schedule_model.py", "tests/orchestrator/test_schedules.py")
+TESTS = (
+    "tests/lua/test_schedule_model.py",
+    "tests/orchestrator/test_schedules.py",
+    "tests/orchestrator/test_schedules_cron.py",
+)
 FAULTS = [
     *faults_of(
         "includes/run_schedules.lua",
@@ -23,6 +27,11 @@ FAULTS = [
         "upsert_job_scheduler.lua",
         ("    remove_iteration(schedule)\n", "    local _ = remove_iteration\n", "another timing leaves the old job"),
         ("replace_iteration(meta, schedule)", "local _ = meta", "a new template does not count for the job that waits"),
+        (
+            "refuse_closing(meta) or refuse_at_once(meta, schedule)",
+            "refuse_closing(meta)",
+            "at once is past max_waiting",
+        ),
         ("if answered(token) then", "if false then", "a late copy of an upsert undoes the one after it"),
     ),
     *faults_of(
