@@ -339,7 +339,9 @@ async def test_a_pause_that_nobody_knows_fails_the_job_and_says_why(
     assert told in bad.error.message
 
 
-@pytest.mark.parametrize("strategies", [{"fixed": broken}, {"": broken}, {"mine": 5}], ids=["built-in name", "no name", "no function"])
+@pytest.mark.parametrize(
+    "strategies", [{"fixed": broken}, {"": broken}, {"mine": 5}], ids=["built-in name", "no name", "no function"]
+)
 async def test_strategies_that_can_never_be_right_are_refused(url: str, queue: Queue, strategies: Any) -> None:
     async def process(job: ActiveJob) -> None:
         pass
