@@ -28,7 +28,11 @@ FAULTS = [
             "the last failure is told, not the first",
         ),
         ("policy ~= 'remove' and 'i' or nil", "'i'", "a child that is to be forgotten is not"),
-        ("policy == 'continue_parent' then", "policy ~= 'continue_parent' then", "an ignored failure lets its parent go on"),
+        (
+            "policy == 'continue_parent' then",
+            "policy ~= 'continue_parent' then",
+            "an ignored failure lets its parent go on",
+        ),
         (
             "if from ~= 'p' then\n        return false",
             "if not from then\n        return false",
