@@ -21,7 +21,6 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.stages import (
     PYTEST,
     ROOT,
-    STAGES,
     copy_tree,
     name_of,
     remember,
@@ -35,11 +34,12 @@ Copies = queue.SimpleQueue[Path]
 
 
 class Verdict(NamedTuple):
-    """Which stage noticed a fault, by which test if that has a name; `stage` is empty when none did."""
+    """Which stage noticed a fault, by which test if that has a name, else by what; `stage` is empty when none did."""
 
     mutant: Mutant
     stage: str
     test: str
+    command: Sequence[str]
     seconds: float
 
 
@@ -74,11 +74,12 @@ def judge(copies: Copies, mutant: Mutant, last_time: str) -> Verdict:
     text = path.read_text()
     try:
         path.write_text(mutant.applied(text))
-        stage, test, by = first_to_notice(folder, stages_of(mutant, last_time))
+        stages = stages_of(mutant, last_time)
+        stage, test, by = first_to_notice(folder, stages)
     finally:
         path.write_text(text)
         copies.put(folder)
-    verdict = Verdict(mutant, stage, test, time.monotonic() - began)
+    verdict = Verdict(mutant, stage, test, stages.get(stage, ()), time.monotonic() - began)
     print(f"{verdict.seconds:5.0f} s  {'noticed ' if by else 'SURVIVED'}  {name_of(mutant)}", flush=True)
     if by:
         print(f"                   by {stage}: {by[:120]}", flush=True)
@@ -95,11 +96,10 @@ def first_to_notice(folder: Path, stages: dict[str, Sequence[str]]) -> tuple[str
 
 
 def noticers(verdicts: Sequence[Verdict]) -> list[Sequence[str]]:
-    """All that noticed something, as commands: the tests in one, each of the other stages."""
-    stages = {each.stage for each in verdicts if not each.test}
+    """All that noticed something, as commands: the tests in one, and the stages that name no test."""
     tests = sorted({each.test for each in verdicts if each.test})
-    commands: list[Sequence[str]] = [STAGES[stage] for stage in STAGES if stage in stages]
-    return [*commands, (*PYTEST, *tests)] if tests else commands
+    others = dict.fromkeys(tuple(each.command) for each in verdicts if each.stage and not each.test)
+    return [*others, (*PYTEST, *tests)] if tests else [*others]
 
 
 def run_in(copies: Copies, command: Sequence[str]) -> str:
