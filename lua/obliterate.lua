@@ -44,7 +44,8 @@ local function close(meta)
     if not meta.paused then
         emit_queue_event('paused', '')
     end
-    redis.call('HSET', prefix .. 'meta', 'paused', '1', 'closing_until', int(now + closing_ms))
+    meta.paused, meta.closing_until = '1', int(now + closing_ms)
+    redis.call('HSET', prefix .. 'meta', 'paused', meta.paused, 'closing_until', meta.closing_until)
     redis.call('DEL', prefix .. 'marker')
 end
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +15,14 @@ class FaultProxy:
     """Listens on a unix socket and passes everything on to `target` (a unix socket), unless told otherwise.
 
     lose_reply: the reply to the next request that contains `marker` is lost after the server has run it, and the
-    connection is closed or left open. `lost` counts them. delay_s: each reply waits for so long. `target` may be
-    changed: connections that are there keep their own.
+    connection is closed or left open. `lost` counts them. delay_s: each reply waits for so long. trickles: a reply
+    comes byte by byte. `target` may be changed: connections that are there keep their own.
     """
 
     def __init__(self, path: Path, target: Path) -> None:
         self.url = f"unix://{path}"
         self.delay_s = 0.0
+        self.trickles = False
         self.lost = 0
         self._path = path
         self.target = target
@@ -55,6 +57,11 @@ class FaultProxy:
         """Close all connections."""
         for writer in tuple(self._writers):
             writer.transport.abort()
+
+    def cut_one(self, draw: random.Random) -> None:
+        """Close one of the connections."""
+        if self._writers:
+            draw.choice(sorted(self._writers, key=id)).transport.abort()
 
     def freeze(self) -> None:
         """Let nothing pass on the connections that are there, and tell nobody; new ones work."""
@@ -125,5 +132,8 @@ class FaultProxy:
                 continue
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
-            writer.write(content)
-            await writer.drain()
+            pieces = [content[at : at + 1] for at in range(len(content))] if self.trickles else [content]
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)

@@ -72,7 +72,7 @@ async def check_queue(queue: Queue) -> Dump:
         if kind in ("job", "state", "log", "lines", "children"):
             assert job_id in places, f"{key} belongs to no job"
     _check_order(found)
-    _check_children(found, due)
+    check_children(found, due)
     check_groups(found)
     _check_schedules(found, now_ms)
     check_deduplication(found)
@@ -139,7 +139,7 @@ def _check_order(found: Dump) -> None:
         assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed", "waiting-children")
 
 
-def _check_children(found: Dump, due: set[str]) -> None:
+def check_children(found: Dump, due: set[str]) -> None:
     """A parent's record counts its children; one that does not run waits for them exactly while some are pending."""
     for key, record in found.items():
         kind, _, job_id = key.partition(":")

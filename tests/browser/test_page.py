@@ -56,6 +56,7 @@ def expect_picture(card: Locator) -> None:
 
 
 def test_a_prompt_becomes_a_picture_while_the_visitor_watches(page: Page) -> None:
+    wait_for_list(page)  # and so the stream of the page before the reload is not counted, however late it was opened
     streams: list[Request] = []
     page.on("request", lambda request: streams.append(request) if request.url.endswith("/v1/events") else None)
     page.reload()

@@ -1,6 +1,7 @@
 """What chaos tests have in common: their sizes, what the processors wrote down, a load, what must hold at its end."""
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -76,6 +77,7 @@ class Load:
         self._spawn = spawn
         self._books = books
         self._options = options
+        self._numbers = itertools.count()
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(self, workers: int) -> None:
@@ -91,9 +93,9 @@ class Load:
     async def add(self, jobs: int, ms: int = 20, pause_s: float = 0.0) -> None:
         """Add jobs one after the other."""
         loop = asyncio.get_running_loop()
-        first = len(self.ids)
-        for number in range(first, first + jobs):
+        for _ in range(jobs):
             began = loop.time()
+            number = next(self._numbers)
             job = await self.queue.add("work", Work(ms=ms), JobOptions(id=f"j{number}", max_stalled=100))
             assert not job.duplicated
             self.gap_s = max(self.gap_s, loop.time() - began)

@@ -17,12 +17,14 @@ from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.keys import new_token
 from orchestrator.queue import Queue
 from orchestrator.scripts import Finish
-from tests.chaos.checks import IS_FULL, size
+from tests.chaos.checks import IS_FULL, LONG_S, size
+from tests.conftest import wait_until
 from tests.servers import KINDS, Server, require
 
 JOBS = size(5_000, 100_000)
 DUE = size(1_000, 10_000)
 SLOWEST_MS = 5.0
+ADD_S = 0.03
 NAMES = {hashlib.sha1(lua.source(name).encode()).hexdigest(): name for name in lua.names()}
 
 
@@ -44,8 +46,16 @@ async def big(server: Server, queue_name: str) -> AsyncIterator[Queue]:
         await fill(queue, 0, JOBS, JobOptions(priority=1))
         await fill(queue, JOBS, JOBS, JobOptions(delay_ms=1))
         await finish(queue, DUE)
-        await asyncio.sleep(1.1)  # their retention
+        await wait_until(lambda: have_ended(queue), LONG_S)
         yield queue
+
+
+async def have_ended(queue: Queue) -> bool:
+    """Whether the retention of all finished jobs is over."""
+    seconds, micros = await queue.client.time()
+    now_ms = int(seconds) * 1000 + int(micros) // 1000
+    expires = f"{queue.keys.prefix}expires:completed"
+    return bool(await queue.client.zcount(expires, 0, now_ms) == await queue.client.zcard(expires))
 
 
 async def fill(queue: Queue, first: int, jobs: int, options: JobOptions) -> None:
@@ -102,6 +112,7 @@ async def test_no_script_takes_long_in_a_very_large_queue(big: Queue) -> None:
         print(f"{name}: {len(taken)} calls, median {statistics.median(taken):.2f} ms, longest {max(taken):.1f} ms")
     print(f"add: median {statistics.median(adds) * 1000:.1f} ms, p99 {sorted(adds)[296] * 1000:.1f} ms")
     assert set(times) >= {"move_to_active", "move_to_finished", "move_due_jobs", "remove_expired", "get_recent"}
-    # The median, since the time of a call that was preempted says nothing about the call.
+    # The median, since the time of a call that was preempted says nothing about the call; and what a caller waits for
+    # says something of the queue only where the machine is idle.
     assert max(statistics.median(taken) for taken in times.values()) <= SLOWEST_MS
-    assert statistics.median(adds) <= 0.03
+    assert not IS_FULL or sorted(adds)[296] <= ADD_S

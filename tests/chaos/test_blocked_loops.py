@@ -20,8 +20,8 @@ from tests.conftest import wait_until
 from tests.invariants import check_queue
 from tests.orchestrator.running import types
 
-LEASE_MS = 1000
-PATIENT_LEASE_MS = 3000
+LEASE_MS = 2000
+PATIENT_LEASE_MS = 4000
 """Where a stall would be a failure: a busy machine may take a second until a new process has imported redis-py."""
 WAYS = ("sleep", "python", "gil")
 
@@ -58,10 +58,10 @@ async def test_20_jobs_that_block_the_loop_for_longer_than_the_lease_complete_wi
 ) -> None:
     ids = [f"j{number}" for number in range(20)]
     for job_id in ids:
-        await queue.add("work", Work(ms=4000, block=way), JobOptions(id=job_id, max_stalled=5))
+        await queue.add("work", Work(ms=5000, block=way), JobOptions(id=job_id, max_stalled=5))
     workers = [spawn(slots=2, lease_ms=PATIENT_LEASE_MS, interval_ms=200) for _ in range(4 if way == "python" else 10)]
     async with duties(queue, lease_ms=PATIENT_LEASE_MS, interval_ms=200):
-        await wait_until(have_completed(queue, 20), LONG_S)
+        await wait_until(have_completed(queue, 20), 2 * LONG_S)
     for worker in workers:
         worker.send_signal(signal.SIGTERM)
     assert {worker.wait(20) for worker in workers} == {0}
@@ -86,12 +86,12 @@ async def test_a_loop_that_is_blocked_for_ten_leases_keeps_its_job(queue: Queue,
 async def test_a_blocked_worker_that_is_stopped_for_less_than_its_lease_keeps_its_job(
     queue: Queue, spawn: Spawn
 ) -> None:
-    worker = spawn(lease_ms=2500, interval_ms=200)
-    job = await queue.add("work", Work(ms=1500, block="sleep"))
+    worker = spawn(lease_ms=PATIENT_LEASE_MS, interval_ms=200)
+    job = await queue.add("work", Work(ms=5000, block="sleep"))
     await wait_until(has_started(queue, job.id), LONG_S)
     worker.send_signal(signal.SIGSTOP)
-    async with duties(queue, lease_ms=2500, interval_ms=200):
-        await asyncio.sleep(1.0)
+    async with duties(queue, lease_ms=PATIENT_LEASE_MS, interval_ms=200):
+        await asyncio.sleep(1.5)  # the stop itself
         worker.send_signal(signal.SIGCONT)
         await wait_until(have_completed(queue, 1), LONG_S)
     assert await types(queue, job.id) == ["added", "active", "completed"]

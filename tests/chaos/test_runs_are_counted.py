@@ -11,7 +11,7 @@ import pytest
 from orchestrator import ActiveJob, JobCanceled, JobOptions, Queue, Sandbox, Worker, WorkerEvent, WrongState
 from orchestrator.job import JobState
 from orchestrator.processors import Processor
-from tests.chaos.checks import LONG_S, Spawn, assert_completed_once, count, ledger
+from tests.chaos.checks import LONG_S, Spawn, assert_completed_once, count, ledger, size, until_completed
 from tests.chaos.worker_process import Work
 from tests.conftest import wait_until
 from tests.invariants import check_history, check_queue
@@ -27,10 +27,11 @@ async def test_jobs_due_in_ten_leases_run_once_each(queue: Queue, url: str) -> N
         runs.append(job.id)
         return job.id
 
-    ids = [(await queue.add("paint", None, JobOptions(delay_ms=2000))).id for _ in range(50)]
-    workers = [Worker(queue.name, process, url, concurrency=2, lease_ms=200, interval_ms=50) for _ in range(4)]
+    lease_ms = size(500, 2000)
+    ids = [(await queue.add("paint", None, JobOptions(delay_ms=10 * lease_ms))).id for _ in range(50)]
+    workers = [Worker(queue.name, process, url, concurrency=2, lease_ms=lease_ms, interval_ms=50) for _ in range(4)]
     async with workers[0], workers[1], workers[2], workers[3]:
-        await ended(queue, *ids)
+        await until_completed(queue, *ids, timeout_s=LONG_S)
     assert sorted(runs) == sorted(ids)
     for job_id in ids:
         assert await types(queue, job_id) == ["added", "waiting", "active", "completed"]
@@ -48,7 +49,7 @@ async def test_5_of_200_jobs_that_kill_their_workers_fail_after_their_stalls_and
             await queue.add("work", Work(ms=20), JobOptions(id=job_id, max_stalled=20))
         if place % 8 == 0:
             await queue.add("work", Work(kill=True), JobOptions(id=bad[place // 8], max_stalled=1))
-    options = {"slots": 2, "lease_ms": 1000, "interval_ms": 100}
+    options = {"slots": 1, "lease_ms": 1000, "interval_ms": 100}  # a second slot would kill its neighbour, too
     workers: list[subprocess.Popen[bytes]] = [spawn(**options) for _ in range(3)]
 
     async def all_ended() -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.errors import QueueFull
+from orchestrator.errors import FlowRefused, QueueFull
 from orchestrator.job import Header, JobState
 from orchestrator.scripts import adding
 from tests.model.ending import Ending
@@ -13,42 +13,54 @@ from tests.model.storing import NO_END, Added, Holder
 class Adding(Ending):
     """What adds jobs."""
 
-    def add_jobs(self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]) -> list[Added | type[QueueFull]]:
+    def add_jobs(
+        self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]
+    ) -> list[Added | type[QueueFull] | type[FlowRefused]]:
         return [self._add_or_refuse(f"{token}.{number}", *job) for number, job in enumerate(jobs, 1)]
 
-    def _add_or_refuse(self, token: str, job_id: str, header: bytes, data: bytes) -> Added | type[QueueFull]:
+    def _add_or_refuse(
+        self, token: str, job_id: str, header: bytes, data: bytes
+    ) -> Added | type[QueueFull] | type[FlowRefused]:
         try:
             return self._add_for_itself(token, job_id, header, data)
-        except QueueFull as problem:
+        except (QueueFull, FlowRefused) as problem:
             return type(problem)
 
     def _add_for_itself(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
-        before = self._told_before(token, header) or self._added_before(token, job_id)
+        parent = header_of(header).parent
+        if parent:
+            self.refuse_stranger(parent.id, job_id)
+        before = self._told_before(token, header) or self.added_before(token, job_id)
         if before:
             return before
-        self._refuse_closing()
-        self._refuse_outbox()
+        self.refuse_closing()
+        self.refuse_outbox()
+        if parent:
+            self.refuse_parent(parent.id)
         met = self._deduplicate(token, job_id, header, data)
         if met:
             return met
         group = header_of(header).group
         self.refuse(1, {group: 1} if group else {})
-        return self.store(token, job_id, header, data)
+        reply = self.store(token, job_id, header, data)
+        self.link_child(self.jobs[job_id])
+        return reply
 
     def add_bulk(self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]) -> list[Added]:
         is_repeat = self.memory.answers.get(token) is not None
         if not is_repeat:
-            self._refuse_closing()
-            self._refuse_outbox()
+            self.refuse_closing()
+            self.refuse_outbox()
             self.refuse(*self._places_needed(jobs))
+            self._refuse_parents(token, jobs)
             self.memory.answer(self.now, token, "added")
         return [self._add_one(f"{token}.{number}", *job, is_repeat) for number, job in enumerate(jobs, 1)]
 
     def fan_out(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
-        before = self._added_before(token, job_id)
+        before = self.added_before(token, job_id)
         if before:
             return before
-        self._refuse_closing()
+        self.refuse_closing()
         return self.store(token, job_id, header, data)
 
     def remove_deduplication_key(self, token: str, name: str, owner: str) -> bool:
@@ -64,12 +76,26 @@ class Adding(Ending):
         return is_held
 
     def _add_one(self, token: str, job_id: str, header: bytes, data: bytes, is_repeat: bool) -> Added:
-        before = self._told_before(token, header) or self._added_before(token, job_id)
+        before = self._told_before(token, header) or self.added_before(token, job_id)
         if before:
             return before
         if is_repeat:
             return "duplicated", JobState.WAITING, self.now, job_id
-        return self._deduplicate(token, job_id, header, data) or self.store(token, job_id, header, data)
+        met = self._deduplicate(token, job_id, header, data)
+        if met:
+            return met
+        reply = self.store(token, job_id, header, data)
+        self.link_child(self.jobs[job_id])
+        return reply
+
+    def _refuse_parents(self, token: str, jobs: Sequence[tuple[str, bytes, bytes]]) -> None:
+        for number, (job_id, text, _) in enumerate(jobs, 1):
+            if parent := header_of(text).parent:
+                self.refuse_stranger(parent.id, job_id)
+                gone = self.memory.tombstones.get(job_id)
+                is_known = job_id in self.jobs or (gone is not None and gone["token"] == f"{token}.{number}")
+                if not is_known:
+                    self.refuse_parent(parent.id)
 
     def _places_needed(self, jobs: Sequence[tuple[str, bytes, bytes]]) -> tuple[int, dict[str, int]]:
         count, by_group = 0, dict[str, int]()
@@ -98,7 +124,7 @@ class Adding(Ending):
         outcome, state, created_at, job_id = memo.split(" ")
         return outcome, JobState(state), int(created_at), job_id
 
-    def _added_before(self, token: str, job_id: str) -> Added | None:
+    def added_before(self, token: str, job_id: str) -> Added | None:
         job = self.jobs.get(job_id)
         if job is not None:
             if job.token == token:
@@ -147,11 +173,11 @@ class Adding(Ending):
     def _tell_deduplicated(self, name: str, kept: str, dropped: str) -> None:
         self.tell_queue("deduplicated", job=kept, deduplication_id=name, deduplicated_job=dropped)
 
-    def _refuse_closing(self) -> None:
+    def refuse_closing(self) -> None:
         if (self.limits.closing_until or 0) > self.now:
             raise QueueFull
 
-    def _refuse_outbox(self) -> None:
+    def refuse_outbox(self) -> None:
         if len(self.journal.outbox) >= adding.OUTBOX_MAX:
             raise QueueFull
 

@@ -93,9 +93,10 @@ class Claiming(Choosing):
     def promote_due(self, limit: int) -> int:
         late = [job_id for job_id in ordered(self.deadlines) if self.deadlines[job_id] <= self.now][:limit]
         for job_id in late:
-            job = self.jobs[job_id]
-            self.leave_waiting(job)
-            self.fail_finished(job, "expired", TOO_LATE)
+            job = self.jobs.get(job_id)
+            if job is not None and job.finished_at is None:  # else it was the parent of one of these
+                self.leave_waiting(job)
+                self.fail_finished(job, "expired", TOO_LATE)
         due = [job for job in self.of("delayed") if (job.due_at or 0) <= self.now][:limit]
         for job in due:
             self.promote_job(job)
@@ -127,9 +128,11 @@ class Claiming(Choosing):
         self.tell(job, "stalled", stalled=job.stalled)
         if job.cancel is not None:
             self.cancel_finished(job, '{"stalled":true}')
+        elif job.failed_child:
+            self.fail_finished(job, "child", job.failed_child)
         elif job.stalled > job.header.max_stalled:
             self.fail_finished(job, "stalled", LOST_WORKER)
-        else:
+        elif not self.wait_for_children(job, "active"):
             self.wait(job)
             self.tell(job, "waiting", prev="active")
         self.wake()

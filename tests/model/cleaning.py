@@ -8,7 +8,7 @@ from tests.model.job import FINISHED
 from tests.model.journal import Journal
 from tests.model.limits import Limits
 from tests.model.state import ordered
-from tests.model.steering import Steering
+from tests.model.steering import UNFINISHED, Steering
 
 Pass = tuple[str, str, str]
 
@@ -88,7 +88,7 @@ class Cleaning(Steering):
             self.tell_queue("paused")
         self.limits.paused, self.limits.closing_until, self.marker = True, self.now + closing_ms, False
         removed = 0
-        for state in ("active", "waiting", "delayed", *FINISHED):
+        for state in ("waiting-children", "active", "waiting", "delayed", *FINISHED):
             ids = ordered(self.finished[state])[::-1] if state in FINISHED else [job.id for job in self.of(state)]
             for job_id in ids[: limit - removed]:
                 self._remove(job_id, state)
@@ -96,7 +96,7 @@ class Cleaning(Steering):
         return removed
 
     def forget_keys(self, epoch: str, names: Sequence[str]) -> int:
-        has_jobs = self.of("waiting", "active", "delayed") or any(self.finished.values())
+        has_jobs = self.of(*UNFINISHED) or any(self.finished.values())
         if self.epoch is None or str(self.epoch) != epoch or (self.limits.closing_until or 0) <= self.now or has_jobs:
             return -1
         told = self.journal.events[self.journal.trimmed :]
@@ -114,6 +114,7 @@ class Cleaning(Steering):
             self.leave_active(job)
             self.end_record(job)
             self.tell_queue("removed", job=job_id, prev=state)
+            self.drop_child(job)
         else:
             self.remove_record(job)
 

@@ -20,7 +20,16 @@ class Ending(Storing):
     """The ends of jobs."""
 
     def finish(self, job: ModelJob, state: str, keep: bytes = b"", **fields: Any) -> None:
-        """`keep`: the rule of the worker whose attempt it was, for jobs that have none."""
+        """The end of a run, and of the parents above that it ends, too.
+
+        `keep`: the rule of the worker whose attempt it was, for jobs that have none.
+        """
+        self._end_run(job, state, keep, **fields)
+        while settled := self.settle_child(job, self.jobs.get(job.id) is job):
+            job, blame = settled
+            self._end_run(job, "failed", b"", **self._failed_fields(job, "child", blame, None))
+
+    def _end_run(self, job: ModelJob, state: str, keep: bytes, **fields: Any) -> None:
         job.state, job.finished_at = state, self.now
         self.count(state)
         if state == "failed" and job.reason != "expired":
@@ -55,9 +64,7 @@ class Ending(Storing):
     def fail_finished(
         self, job: ModelJob, reason: str, error: str, stack: str | None = None, keep: bytes = b""
     ) -> None:
-        job.reason, job.error, job.stack = reason, error, stack
-        counts = {"attempts_made": job.made or 0, "attempts": job.header.attempts}
-        self.finish(job, "failed", keep, reason=reason, error=json(error), **counts)
+        self.finish(job, "failed", keep, **self._failed_fields(job, reason, error, stack))
 
     def end_record(self, job: ModelJob) -> None:
         if job.files:
@@ -67,7 +74,11 @@ class Ending(Storing):
         del self.jobs[job.id]
 
     def remove_record(self, job: ModelJob) -> None:
-        """The way out for a job that stops without running."""
+        """The way out for a job that stops without running; a parent that waited for it waits no more."""
+        self.take_out(job)
+        self.drop_child(job)
+
+    def take_out(self, job: ModelJob) -> None:
         if job.state in FINISHED:
             self.leave_state(job.id, job.state)
         else:
@@ -83,9 +94,13 @@ class Ending(Storing):
         self.leave_state(job.id, prev)
         job.forget_run()
         self.new_sequence(job)
-        self.wait(job)
+        if self.waits_for_children(job):
+            self.park(job)
+        else:
+            self.wait(job)
         self.hold_key_again(job)
-        self.tell(job, "retried", prev=prev, state="waiting")
+        self.tell(job, "retried", prev=prev, state=job.state)
+        self.await_again(job)
 
     def trim_rest(self, state: str, limit: int) -> int:
         """The duty's part of keeping only so many; returns how many it looked at."""
@@ -96,6 +111,10 @@ class Ending(Storing):
             del self.trims[state]
         self._end_oldest(state, excess, min(excess, limit))
         return min(excess, limit)
+
+    def _failed_fields(self, job: ModelJob, reason: str, error: str, stack: str | None) -> dict[str, Any]:
+        job.reason, job.error, job.stack = reason, error, stack
+        return {"reason": reason, "error": json(error), "attempts_made": job.made or 0, "attempts": job.header.attempts}
 
     def _expire_record(self, job: ModelJob, at: int) -> None:
         self.expires[job.state][job.id] = at

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tests.invariants import NEXT, SETS, TOLD, WITH_MEMBERS, check_deduplication, check_groups
+from tests.invariants import NEXT, SETS, TOLD, WITH_MEMBERS, check_children, check_deduplication, check_groups
 from tests.model.job import FINISHED
 from tests.model.snapshot import Found, fields_of_the_record
 
 TERMINAL = FINISHED
+WAITING = ("waiting", "delayed", "waiting-children")
 STILL = (*TOLD, "canceling", "priority")
 """Events after which the job stays where it was."""
 
@@ -63,7 +64,7 @@ class Invariants:
         """I12: a definition is as it was at first, and no key outlives its record."""
         for name, value in keys.items():
             kind, _, job_id = name.partition(":")
-            if kind in ("job", "state", "log", "lines"):
+            if kind in ("job", "state", "log", "lines", "children"):
                 assert job_id in records, f"{name} belongs to no job"
             if kind == "job":
                 life = records[job_id]["added"]
@@ -71,7 +72,7 @@ class Invariants:
                 assert before is None or before[0] != life or before[1] == value, f"{name} has changed"
                 self._payloads[job_id] = life, value
         for job_id in keys.get("deadlines", {}):
-            assert records[job_id]["state"] in ("waiting", "delayed"), f"{job_id} must start, and has"
+            assert records[job_id]["state"] in WAITING, f"{job_id} must start, and has"
         for job_id in keys.get("dead", {}):
             assert job_id in keys.get("failed", {}), f"{job_id} is dead and has not failed"
         for state in FINISHED:
@@ -106,6 +107,7 @@ class Invariants:
         """I10 and what holds of groups: those of all tests, see tests/invariants.py."""
         dump = {name: [*value.items()] if _is_scored(value) else value for name, value in keys.items()}
         check_groups(dump)
+        check_children(dump, set())
         if "closing_until" not in keys.get("meta", {}):
             check_deduplication(dump)
 
@@ -113,7 +115,7 @@ class Invariants:
         """I12: keys end exactly when their record does; what is only remembered always ends."""
         for name, (_, ends_at) in found.keys.items():
             kind, _, rest = name.partition(":")
-            if kind in ("job", "state", "log", "lines"):
+            if kind in ("job", "state", "log", "lines", "children"):
                 assert ends_at == int(records[rest].get("expires_at", -1)), f"{name} ends at {ends_at}"
             elif kind in ("answer", "gone", "result", "preview", "rate", "grate", "worker", "metrics"):
                 assert ends_at > 0, f"{name} never ends"

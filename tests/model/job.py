@@ -64,7 +64,15 @@ class ModelJob:
     affinity_key: str | None = None
     batch_key: str | None = None
     passed_at: int | None = None
+    children: int | None = None
+    completed_children: int | None = None
+    ignored_children: int | None = None
+    failed_child: str | None = None
+    continued: str | None = None
+    delay_after: int | None = None
 
+    family: dict[str, str] = field(default_factory=dict)
+    parked_at: int = 0
     lease_ends_at: int = 0
     waits: bool = False
     group_score: int = 0
@@ -118,3 +126,4 @@ class ModelJob:
         self.lease = self.worker = self.progress = self.preview = self.cancel = None
         self.reason = self.error = self.stack = self.result = None
         self.started_at = self.finished_at = self.expires_at = self.cancel_at = None
+        self.failed_child = self.continued = self.delay_after = self.due_at = None

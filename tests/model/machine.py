@@ -2,6 +2,7 @@
 
 from tests.model.rules.adding import AddingRules
 from tests.model.rules.cleaning import CleaningRules
+from tests.model.rules.flows import FlowRules
 from tests.model.rules.groups import GroupRules
 from tests.model.rules.reading import ReadingRules
 from tests.model.rules.repeating import RepeatingRules
@@ -16,6 +17,7 @@ class Machine(
     SteeringRules,
     CleaningRules,
     GroupRules,
+    FlowRules,
     UpkeepRules,
     RepeatingRules,
     ReadingRules,

@@ -26,7 +26,7 @@ class Reading(State):
         return self._read(ids), self._last_event_id(), max((len(page) for page in pages), default=0)
 
     def get_recent(self, start: int, count: int) -> Any:
-        ids = [job_id for state in ("active", "waiting", "delayed") for job_id in self._ids(state)]
+        ids = [job_id for state in ("active", "waiting", "delayed", "waiting-children") for job_id in self._ids(state)]
         times = [(at, job_id) for state in FINISHED for job_id, at in self.finished[state].items()]
         ids += [job_id for _, job_id in sorted(times, reverse=True)]
         page = ids[start : start + count]
@@ -49,7 +49,7 @@ class Reading(State):
         waiting = self.of("waiting")
         counts = {"waiting": len(waiting), "prioritized": len([job for job in waiting if job.current_priority])}
         counts["grouped"] = len(self.in_groups())
-        counts |= {state: len(self.of(state)) for state in ("delayed", "active")} | {"waiting-children": 0}
+        counts |= {state: len(self.of(state)) for state in ("delayed", "active", "waiting-children")}
         for state in FINISHED:
             due = [at for at in self.expires[state].values() if at <= self.now]
             counts[state] = len(self.finished[state]) - len(due)
@@ -93,5 +93,6 @@ def read_job(job: ModelJob) -> dict[str, Any]:
         "result": job.result and msgspec.Raw(job.result.encode()), "reason": job.reason, "stack": job.stack,
         "checkpoint": job.checkpoint and json(job.checkpoint),
         "error": job.error and msgspec.json.decode(job.error, type=JobError),
+        "pending_children": job.children,
         "cancel": job.cancel and msgspec.json.decode(job.cancel, type=CancelRequest),
     }  # fmt: skip

@@ -60,7 +60,7 @@ class Rig:
         self.client: Any = redis.Redis.from_url(url)
         self.keys = Keys(f"model{Rig.made}")
         self.scripts = _Scripts(self.client, self.keys)
-        self.model = Reference(EPOCH_MS)
+        self.model = Reference(EPOCH_MS, self.keys.queue)
         self.sent: deque[Sent] = deque(maxlen=COPIES)
         self.sent_at = -1
         self._loop = asyncio.new_event_loop()
@@ -204,7 +204,7 @@ _CLAIM = (
     "cancel", "error", "checkpoint",
 )  # fmt: skip
 _JOB = (*_CLAIM, "state", "due_at", "finished_at", "expires_at", "worker", "lease", "progress", "preview", "result",
-        "reason", "stack")  # fmt: skip
+        "reason", "stack", "pending_children")  # fmt: skip
 
 
 def _claimed(job: Job) -> dict[str, Any]:

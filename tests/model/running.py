@@ -5,22 +5,25 @@ import traceback
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import redis
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import get_state_machine_test
 
-from orchestrator.scripts import adding
+from orchestrator.scripts import adding, flows
 from tests.instruments.branches import read_counts
 from tests.model.machine import Machine
 from tests.model.rig import Rig
 from tests.model.rules.weighted import ran
 from tests.servers import Server
 
-EXAMPLES, STEPS = 120, 50
+EXAMPLES, STEPS = 150, 50
 """What the test suite runs: the same histories each time."""
 OUTBOX_MAX = 4
 """So few that a history gets there."""
+IN_ORDER = ("--hash-max-listpack-value", "100000")
+"""So that a parent's children come in the order in which they were added, however long their results are."""
 ROUND_EXAMPLES, ROUND_STEPS = 150, 60
 
 
@@ -52,17 +55,16 @@ def run(examples: int, steps: int, *, seed_number: int | None = None, stops_at_o
         test = seed(seed_number)(test)
     Rig.transitions.clear()
     ran.clear()
-    usual_max, adding.OUTBOX_MAX = adding.OUTBOX_MAX, OUTBOX_MAX
     with tempfile.TemporaryDirectory(prefix="kargah-model-") as folder:
-        server = Server("valkey", Path(folder))
+        server = Server("valkey", Path(folder), *IN_ORDER)
         server.start()
         try:
             Machine.url = server.url
-            test()
+            with patch.object(adding, "OUTBOX_MAX", OUTBOX_MAX), patch.object(flows, "OUTBOX_MAX", OUTBOX_MAX):
+                test()
             with redis.Redis.from_url(server.url) as client:
                 return Result(Counter(Rig.transitions), Counter(ran), Counter(read_counts(client)))
         finally:
-            adding.OUTBOX_MAX = usual_max
             server.stop()
 
 

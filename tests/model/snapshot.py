@@ -93,6 +93,7 @@ def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
     forever |= {"wait": _members(model.in_wait()), "grouped": _members(model.in_groups())}
     forever["delayed"] = {job.member: job.due_at for job in model.of("delayed")}
     forever["active"] = {job.id: job.lease_ends_at for job in model.of("active")}
+    forever["waiting_children"] = {job.id: job.parked_at for job in model.of("waiting-children")}
     for state in FINISHED:
         forever |= {state: dict(model.finished[state]), f"expires:{state}": dict(model.expires[state])}
     forever |= {name: dict(getattr(model, name)) for name in ("dead", "deadlines", "sweep", "workers")}
@@ -161,6 +162,7 @@ def _job(job: ModelJob, tail: int) -> dict[str, Key]:
             if value is not None and value != begins_with.get(short)
         },
         "lines": _list(job.lines),
+        "children": dict(job.family),
     }
     if len(job.history) > 1:
         entries = [(event.id, event.fields) for event in job.history[-tail:]]

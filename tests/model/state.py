@@ -16,9 +16,9 @@ ordered = by_score
 class State(Grouping):
     """Jobs by id, and the indexes over them. `now` is the clock; nothing else tells the time."""
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, queue: str) -> None:
         super().__init__()
-        self.now = now
+        self.now, self.queue = now, queue
         self.jobs: dict[str, ModelJob] = {}
         self.sequence = 0
         self.epoch: int | None = None
@@ -161,5 +161,6 @@ def _by_priority(jobs: Any) -> list[ModelJob]:
 _ORDER: dict[str, Any] = {
     "delayed": lambda job: (job.due_at, job.member),
     "active": lambda job: (job.lease_ends_at, job.id),
+    "waiting-children": lambda job: (job.parked_at, job.id),
     **dict.fromkeys(FINISHED, lambda job: (job.finished_at, job.id)),
 }

@@ -10,6 +10,8 @@ from tests.model.journal import json
 from tests.model.memory import GoneJob
 from tests.model.reading import read_job
 
+WAITING = ("waiting", "delayed", "waiting-children")
+UNFINISHED = (*WAITING, "active")
 KEPT = "kept"
 """Remembered of a call that answered a job which is still there."""
 
@@ -17,19 +19,18 @@ KEPT = "kept"
 class Steering(Ending):
     """What an operator or a producer changes. Each is answered from memory when it is sent again."""
 
-    def cancel_job(self, token: str, job_id: str, cancel: bytes) -> Any:
-        def effect() -> ModelJob:
-            job = self._allowed(job_id, "waiting", "delayed", "active")
-            if job.state != "active":
-                self.leave_waiting(job)
-                job.cancel, job.cancel_at = cancel.decode(), self.now
-                self.cancel_finished(job, "{}")
-            elif job.cancel is None:
-                job.cancel, job.cancel_at = cancel.decode(), self.now
-                self.tell(job, "canceling", cancel=json(job.cancel))
-            return job
-
-        return self._job_once(token, job_id, effect)
+    def cancel_job(self, token: str, job_id: str, cancel: bytes, *, whole: bool = True) -> Any:
+        before = self.memory.answers.get(token)
+        if before is not None:
+            return self._answer_again(before, job_id)
+        job = self._allowed(job_id, *UNFINISHED)
+        family = self.descendants(job) if whole else []
+        self._cancel_one(job, cancel.decode())
+        gone = GoneJob(job, read_job(job))
+        for member in family:
+            if member.finished_at is None:
+                self._cancel_one(member, cancel.decode())
+        return self._answer_job(token, job, gone)
 
     def reprocess_job(self, token: str, job_id: str) -> Any:
         def effect() -> ModelJob:
@@ -39,11 +40,17 @@ class Steering(Ending):
 
         return self._job_once(token, job_id, effect)
 
-    def remove_job(self, token: str, job_id: str) -> bool:
+    def remove_job(self, token: str, job_id: str, *, whole: bool = True) -> bool:
         def effect() -> str:
             if job_id not in self.jobs:
                 return ""
-            self.remove_record(self._allowed(job_id, "waiting", "delayed", *FINISHED))
+            job = self._allowed(job_id, *WAITING, *FINISHED)
+            family = self.descendants(job) if whole else []
+            if any(member.state == "active" for member in family):
+                raise WrongState
+            for member in family:
+                self.take_out(member)
+            self.remove_record(job)
             return "removed"
 
         return bool(self.once(token, effect) == "removed")
@@ -58,7 +65,7 @@ class Steering(Ending):
 
     def change_priority(self, token: str, job_id: str, priority: int) -> Any:
         def effect() -> ModelJob:
-            job = self._allowed(job_id, "waiting", "delayed", "active")
+            job = self._allowed(job_id, *UNFINISHED)
             if job.state == "waiting":
                 self.leave_wait(job)
                 job.priority = priority
@@ -124,15 +131,28 @@ class Steering(Ending):
     def _job_once(self, token: str, job_id: str, effect: Callable[[], ModelJob]) -> Any:
         """The same for a call that answers a job, which is remembered only where it is gone."""
         before = self.memory.answers.get(token)
-        if before is None:
-            job = effect()
-            reply = read_job(job)
-            is_kept = self.jobs.get(job_id) is job
-            self.memory.answer(self.now, token, KEPT if is_kept else GoneJob(job, reply))
-            return reply
-        if isinstance(before, GoneJob):
-            return before.reply
-        return read_job(self._allowed(job_id, "waiting", "delayed", "active", *FINISHED))
+        if before is not None:
+            return self._answer_again(before, job_id)
+        job = effect()
+        return self._answer_job(token, job, GoneJob(job, read_job(job)))
+
+    def _answer_job(self, token: str, job: ModelJob, gone: GoneJob) -> Any:
+        """The job as it is, or where it is gone as it was then."""
+        is_kept = self.jobs.get(job.id) is job
+        self.memory.answer(self.now, token, KEPT if is_kept else gone)
+        return read_job(job) if is_kept else gone.reply
+
+    def _answer_again(self, before: Any, job_id: str) -> Any:
+        return before.reply if isinstance(before, GoneJob) else read_job(self._allowed(job_id, *UNFINISHED, *FINISHED))
+
+    def _cancel_one(self, job: ModelJob, cancel: str) -> None:
+        if job.state != "active":
+            self.leave_waiting(job)
+            job.cancel, job.cancel_at = cancel, self.now
+            self.cancel_finished(job, "{}")
+        elif job.cancel is None:
+            job.cancel, job.cancel_at = cancel, self.now
+            self.tell(job, "canceling", cancel=json(cancel))
 
     def _allowed(self, job_id: str, *states: str) -> ModelJob:
         job = self.jobs.get(job_id)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from orchestrator.errors import GroupFull, QueueFull
 from orchestrator.job import JobState
+from tests.model.families import Families
 from tests.model.job import FINISHED, ModelJob
-from tests.model.state import State
 
 Added = tuple[str, JobState, int, str]
 NO_END = -1
@@ -20,7 +20,7 @@ class Holder(NamedTuple):
     job: ModelJob | None
 
 
-class Storing(State):
+class Storing(Families):
     """What adds a job, whoever asks for it."""
 
     def store(self, token: str, job_id: str, header: bytes, data: bytes) -> Added:
@@ -30,7 +30,10 @@ class Storing(State):
                 self.leave_state(job_id, state)
         job = self.jobs[job_id] = ModelJob(job_id, header + b"\n" + data, self.now, token)
         self.new_sequence(job)
-        if job.header.delay_ms:
+        if job.header.children:
+            job.children, job.delay_after = job.header.children, job.header.delay_ms or None
+            self.park(job)
+        elif job.header.delay_ms:
             self.delay(job, self.now + job.header.delay_ms)
         else:
             self.wait(job)
@@ -45,7 +48,7 @@ class Storing(State):
     def refuse(self, more: int, by_group: dict[str, int]) -> None:
         """Raise what an add without room for `more` jobs is refused with."""
         most = self.limits.max_waiting
-        if most is not None and len(self.of("waiting", "delayed")) + more > most:
+        if most is not None and len(self.of("waiting", "delayed", "waiting-children")) + more > most:
             raise QueueFull
         self.refuse_groups(by_group)
 

@@ -31,19 +31,9 @@ OF_SCHEDULES = (
     "get_hungry_schedules",
     "fill_schedule",
 )
-OF_FLOWS = (
-    "add_flow",
-    "cancel_descendants",
-    "get_children",
-    "get_dependencies",
-    "get_dependencies_count",
-    "remove_child_dependency",
-    "remove_unprocessed_children",
-)
 ELSEWHERE = dict.fromkeys(
     OF_SCHEDULES, "tests/lua/test_schedule_model.py has a model of schedules, whose time is hours"
 )
-ELSEWHERE |= dict.fromkeys(OF_FLOWS, "tests/orchestrator/test_flows*.py, tests/lua/scenarios/flows.py and families.py")
 """Scripts that this model leaves out, and where they are held against something else."""
 
 _LARGE_TREES = "more than 500 jobs below one: tests/orchestrator/test_flows_steering.py"

@@ -10,12 +10,13 @@ from orchestrator.job import CancelRequest, JobError
 from orchestrator.scripts import Finish, Report
 from orchestrator.scripts.working import PREVIEW_MS
 from tests.model.claiming import Claiming
+from tests.model.families import PENDING_CHILDREN
 from tests.model.job import ModelJob
 from tests.model.journal import json
 from tests.model.memory import LANE_MS, LaneCall
 
 MAX_REPORTS = 2000
-NOT_COUNTED = ("returned", "waiting", "delayed", "rate_limited")
+NOT_COUNTED = ("returned", "waiting", "delayed", "rate_limited", "waiting-children")
 """Outcomes that are no attempt."""
 
 
@@ -134,22 +135,46 @@ class Working(Claiming):
             self.count("run_ms", max(self.now - (job.started_at or 0), 0))
         if outcome == "rate_limited":
             self.limits.limit_starts(self.now, pause_ms)
-        text = content.decode()
+        outcome, text = self._outcome_of_parent(job, outcome, content.decode())
         if outcome == "completed":
             job.result, job.error, job.stack = text, None, None
             self.finish(job, "completed", keep, started_at=job.started_at)
         elif job.cancel is not None or outcome == "canceled":
             job.cancel = job.cancel or '{"by":"worker","reason":""}'
             self.cancel_finished(job, text if outcome == "canceled" else "{}", keep)
-        elif outcome == "delayed":
-            self.delay(job, self.now + pause_ms)
-            self.tell(job, "delayed", prev="active", due_at=job.due_at)
+        elif outcome == "child_failed":
+            self.fail_finished(job, "child", text, keep=keep)
         elif outcome in NOT_COUNTED:
-            self.wait(job)
-            self.tell(job, "waiting", prev="active")
+            self._go_on(job, outcome, pause_ms)
         else:
             self._fail(job, text, pause_ms, keep)
         return job.state
+
+    def _outcome_of_parent(self, job: ModelJob, outcome: str, text: str) -> tuple[str, str]:
+        """A parent cannot complete before its children, nor after one that fails it."""
+        if job.failed_child and outcome != "canceled":
+            return "child_failed", job.failed_child
+        if outcome == "completed" and self.waits_for_children(job):
+            return "failed", PENDING_CHILDREN
+        return outcome, text
+
+    def _go_on(self, job: ModelJob, outcome: str, pause_ms: int) -> None:
+        """A step ends, or a worker gives the job back."""
+        if outcome == "waiting-children":
+            job.continued = None
+        if outcome == "delayed":
+            job.due_at = self.now + pause_ms
+        self._come_again(job, job.due_at)
+
+    def _come_again(self, job: ModelJob, due_at: int | None, **fields: Any) -> None:
+        if self.wait_for_children(job, "active", **fields):
+            return
+        if due_at is not None:
+            self.delay(job, due_at)
+            self.tell(job, "delayed", prev="active", due_at=due_at, **fields)
+        else:
+            self.wait(job)
+            self.tell(job, "waiting", prev="active", **fields)
 
     def _fail(self, job: ModelJob, text: str, pause_ms: int, keep: bytes) -> None:
         error, newline, rest = text.partition("\n")
@@ -161,12 +186,8 @@ class Working(Claiming):
         job.error, job.stack = error, stack
         self.count("retried")
         self.new_sequence(job)
-        if pause_ms:
-            self.delay(job, self.now + pause_ms)
-            self.tell(job, "delayed", prev="active", due_at=job.due_at, error=json(error))
-        else:
-            self.wait(job)
-            self.tell(job, "waiting", prev="active", error=json(error))
+        job.due_at = self.now + pause_ms if pause_ms else None
+        self._come_again(job, job.due_at, error=json(error))
 
 
 def _answer(outcomes: list[str], jobs: list[ModelJob], sleep_ms: int, is_deaf: bool) -> dict[str, Any]:

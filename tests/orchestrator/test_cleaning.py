@@ -18,6 +18,7 @@ from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.dump import dump, without
 from tests.invariants import check_queue
+from tests.lua.scenarios.flows import entry
 from tests.lua.scene import Scene, drain, types
 from tests.orchestrator.running import until_active
 
@@ -260,6 +261,15 @@ async def test_an_obliterated_queue_leaves_no_key(scene: Scene) -> None:
     assert await keys_of(scene) == []
     assert len(storage.removed) == 2
     assert await scene.queue.obliterate() == 0
+
+
+async def test_a_queue_that_is_obliterated_wakes_no_worker_for_a_parent_whose_children_go_first(scene: Scene) -> None:
+    await scene.scripts.add_flow(
+        "flow", [entry(scene, "root", children=1), entry(scene, "a", 1, "root", children=1), entry(scene, "b", 2, "a")]
+    )
+    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    assert await scene.scripts.obliterate(epoch, force=False, limit=100, closing_ms=60_000) == 3
+    assert await scene.client.exists(scene.queue.keys.marker) == 0
 
 
 async def test_files_stay_named_until_somebody_with_the_storage_has_deleted_them(scene: Scene) -> None:

@@ -6,7 +6,8 @@ from hypothesis.stateful import initialize
 
 from orchestrator.deduplication import Deduplication
 from orchestrator.job import JobOptions, KeepJobs
-from tests.model.rules.weighted import RuledMachine, picks, rule
+from orchestrator.scripts import Finish
+from tests.model.rules.weighted import INTERVAL_MS, RuledMachine, picks, rule
 
 ids = st.sampled_from([f"j{number}" for number in range(9)])
 keeps = st.sampled_from(
@@ -101,6 +102,18 @@ class AddingRules(RuledMachine):
     def add_some_at_once(self, jobs: list[tuple[str, JobOptions]]) -> None:
         self.call("add_jobs", self.token(), [(job_id, encoded(options), b"4") for job_id, options in jobs])
 
+    @rule(3, first=rules, second=rules, starts=st.booleans(), ends=st.booleans())
+    def two_meet_under_a_key(self, first: Deduplication, second: Deduplication, starts: bool, ends: bool) -> None:
+        """The first may run when the second comes, and end after that."""
+        self._add_under(first, "x1")
+        if starts:
+            self.call("move_to_active", *self.lane(0), 20_000, INTERVAL_MS, 9)
+        self._add_under(second, "x2")
+        keyed = [job for job in self.model.of("active") if job.header.deduplication]
+        if ends and keyed:
+            finishes = [Finish(job.id, job.lease or "", "completed", b"9") for job in keyed]
+            self.call("move_to_finished", *self.lane(0), 20_000, INTERVAL_MS, 0, finishes)
+
     @rule(3, jobs=st.lists(st.tuples(ids, any_options), min_size=1, max_size=4, unique_by=lambda job: job[0]))
     def add_bulk(self, jobs: list[tuple[str, JobOptions]]) -> None:
         self.call("add_bulk", self.token(), [(job_id, encoded(options), b"3") for job_id, options in jobs])
@@ -113,6 +126,10 @@ class AddingRules(RuledMachine):
     def remove_deduplication_key(self, name: str, owned: bool, pick: int) -> None:
         owner = self.model.dedup.get(name, ("nobody", 0))[0].split(" ")[0] if pick % 3 else "j0"
         self.call("remove_deduplication_key", self.token(), name, owner if owned else "")
+
+    def _add_under(self, key: Deduplication, job_id: str) -> None:
+        options = JobOptions(deduplication=key, telemetry=False)
+        self.call("add_jobs", self.token(), [(job_id, encoded(options), b"8")])
 
 
 def encoded(options: JobOptions) -> bytes:

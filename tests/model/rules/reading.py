@@ -17,8 +17,8 @@ class ReadingRules(RuledMachine):
         elif what == 1:
             self.call("get_recent", start, count)
         elif what == 2:
-            states = ["waiting", "delayed", "active", *FINISHED]
-            self.call("get_jobs", states[pick % 6 :], start, count)
+            states = ["waiting", "delayed", "active", "waiting-children", *FINISHED]
+            self.call("get_jobs", states[pick % 7 :], start, count)
         elif what == 3:
             self.call("get_job", self.any_id(pick), history=bool(start))
         elif what == 4:

@@ -27,6 +27,12 @@ class SteeringRules(RuledMachine):
         job = self.some(pick, *FINISHED)
         self.call("reprocess_job", self.token(), job.id if job else self.any_id(pick))
 
+    @rule(2, when=lambda self: self.model.dedup, pick=picks)
+    def retry_one_with_a_key(self, pick: int) -> None:
+        ended = [job for job in self.model.of(*FINISHED) if job.header.deduplication]
+        if ended:
+            self.call("reprocess_job", self.token(), ended[pick % len(ended)].id)
+
     @rule(2, pick=picks)
     def remove(self, pick: int) -> None:
         self.call("remove_job", self.token(), self.any_id(pick))

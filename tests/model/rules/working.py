@@ -22,6 +22,7 @@ outcomes = st.sampled_from(
         "delayed",
         "waiting",
         "rate_limited",
+        "waiting-children",
     ]
 )
 wishes = st.sampled_from(
