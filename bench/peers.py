@@ -57,7 +57,7 @@ PEERS = (
     Peer("bullmq", "BullMQ on Node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq_node", is_node=True),
     Peer("bullmq-python", "bullmq-python", ("bullmq==3.4.4", "redis==8.1.0", *ASYNC), "bullmq_python"),
     Peer("dramatiq", "dramatiq", ("dramatiq[redis]==2.2.1", "hiredis==3.5.0")),
-    Peer("saq", "saq", ("saq[redis]==0.26.4", *ASYNC)),
+    Peer("saq", "saq", ("saq[redis]==0.26.4", "typing_extensions==4.16.0", *ASYNC)),
     Peer("taskiq", "taskiq, streams", ("taskiq==0.13.0", "taskiq-redis==1.2.4", *ASYNC)),
     Peer("streaq", "streaq", ("streaq==7.2.0", "uvloop==0.23.0")),
     Peer("arq", "arq", ("arq==0.28.0", *ASYNC)),

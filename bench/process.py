@@ -12,7 +12,7 @@ from bench.peers import ROOT, Peer
 from bench.server import Server, children_cpu_s, die_with_parent, pinned
 
 READY_S = 60.0
-END_S = 10.0
+END_S = 5.0
 LINE_BYTES = 1 << 24
 
 
@@ -59,11 +59,14 @@ class Process:
         return " | ".join(lines[-3:]) or "without a word"
 
     async def end(self) -> None:
-        """End it, if it has not ended."""
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-        async with asyncio.timeout(END_S):
+        """Close its input, at which it ends; kill it if it does not."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(END_S):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
             await self._process.wait()
 
 
