@@ -78,7 +78,7 @@ def render(run: Run) -> str:
     """The whole report."""
     peers = [peer for peer in PEERS if any(peer.name in by_peer for by_peer in run.results.values())]
     parts = [
-        f"{run.date}; {run.machine}; {run.server}, AOF everysec; medians of {run.rounds} round(s); {run.seconds:.0f} s",
+        f"{run.date}; {run.machine}; {run.server}, AOF everysec; {_rounds(run.rounds)}; {run.seconds:.0f} s",
         "Jobs/s (more is better) and other figures (less is better)",
         _table(run.results, peers, RATES, has_ratios=True),
         "CPU, µs per job: of the server, and of the client (producer or worker)",
@@ -142,3 +142,7 @@ def _versions(run: Run, peers: Sequence[Peer]) -> str:
         if peer.name in run.versions
     )
     return "Versions: " + "; ".join(told) + "."
+
+
+def _rounds(number: int) -> str:
+    return f"medians of {number} rounds" if number > 1 else "one round"
