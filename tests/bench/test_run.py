@@ -15,14 +15,17 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_S)
 
 
-def test_kargah_plays_all_workloads_and_nothing_goes_astray(tmp_path: Path) -> None:
+WORKLOADS = "add64,bulk,c32,pickup,gpu,memory"  # the others are these with another number
+
+
+def test_kargah_plays_every_kind_of_workload_and_nothing_goes_astray(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    done = run("--quick", "--only", "kargah", "--count", "40", "--json", str(figures))
+    done = run("--quick", "--only", "kargah", "--count", "40", "--workload", WORKLOADS, "--json", str(figures))
     assert done.returncode == 0, done.stderr
     assert "Jobs that ran twice or not at all, in all rounds: none." in done.stdout
     assert "FAILED" not in done.stdout + done.stderr
     results = json.loads(figures.read_bytes())["results"]
-    assert set(results) == {"add1", "add64", "bulk", "c1", "c32", "c100", "pickup", "gpu", "memory"}
+    assert set(results) == set(WORKLOADS.split(","))
     for workload, by_peer in results.items():
         assert set(by_peer) == {"kargah"}, workload
         assert all(value > 0 for name, value in by_peer["kargah"][0].items() if name not in ("twice", "missing"))
