@@ -78,7 +78,7 @@ bench: dev $(VENV)/.node ## Compare the queue with its peers, which it installs 
 
 clean: ## Remove the built page and the caches; your data stay
 	rm -rf orchestrator/static frontend/.prerender dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find . -name __pycache__ -not -path './$(VENV)/*' -not -path '*/node_modules/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './$(VENV)/*' -not -path './bench/.env/*' -not -path '*/node_modules/*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and the environments too
 	rm -rf $(VENV) frontend/node_modules bench/.env
