@@ -142,15 +142,20 @@ async def _layers(server: Server, part: Part, count: int) -> dict[str, float]:
     profiler.disable()
     told: Any = pstats.Stats(profiler)
     by_layer: Counter[str] = Counter()
-    for (file, _, function), (_, _, own_s, _, _) in told.stats.items():
-        by_layer[layer_of(file, function)] += own_s
+    for (file, _, function), (_, _, own_s, _, callers) in told.stats.items():
+        layer = layer_of(file, function)
+        if layer or not callers:
+            by_layer[layer or "other"] += own_s
+            continue
+        for (caller, _, caller_function), (_, _, share_s, _) in callers.items():
+            by_layer[layer_of(caller, caller_function) or "other"] += share_s
     by_layer.pop("waiting", None)
     total = sum(by_layer.values()) or 1
     return {name: seconds / total for name, seconds in by_layer.most_common()}
 
 
 def layer_of(file: str, function: str) -> str:
-    """Whose code a function is."""
+    """Whose code a function is; empty for those of everybody, like `len` or those of contextlib."""
     path = Path(file)
     if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
         return path.relative_to(ROOT).parts[0]
@@ -159,7 +164,7 @@ def layer_of(file: str, function: str) -> str:
     for word, layer in LAYERS:
         if word in file or (file == "~" and word in function):
             return layer
-    return "other"
+    return ""
 
 
 LAYERS = (

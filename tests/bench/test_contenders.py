@@ -7,6 +7,7 @@ import pytest
 
 from bench.contenders.protocol import PAYLOAD_BYTES, Ran, payload
 from bench.peers import ENVIRONMENTS, PEERS, ROOT, chosen
+from bench.profiling import layer_of
 
 FOLDER = ROOT / "bench" / "contenders"
 
@@ -62,3 +63,18 @@ def test_the_time_between_bodies_is_not_that_of_the_bodies(monkeypatch: pytest.M
         ran.begin(number)
         ran.end()
     assert (ran.idle_ns, ran.first_ns, ran.last_ns) == (7, 100, 207)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "layer"),
+    [
+        (str(ROOT / "orchestrator" / "queue" / "adding.py"), "add", "orchestrator"),
+        (str(ROOT / ".venv" / "lib" / "site-packages" / "redis" / "asyncio" / "client.py"), "evalsha", "redis-py"),
+        ("~", "<method 'send' of '_socket.socket' objects>", "sockets"),
+        ("~", "<method 'poll' of 'select.epoll' objects>", "waiting"),
+        ("~", "<built-in method msgspec.json.encode>", "encoding"),
+        ("~", "<built-in method builtins.len>", ""),
+    ],
+)
+def test_a_profile_knows_whose_code_a_function_is(file: str, function: str, layer: str) -> None:
+    assert layer_of(file, function) == layer
