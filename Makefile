@@ -75,18 +75,15 @@ format: dev frontend/node_modules/.installed ## Format and sort what can be
 	@$(BIN)/ruff format
 	@$(NPM) run format
 
-bench: dev ## Run the benchmarks (minutes)
-	@for script in bench/*.py; do \
-		case $$script in */_*) continue ;; esac; test -e $$script || continue; \
-		$(call say,$$script); $(BIN)/python $$script || exit 1; \
-	done
+bench: dev $(VENV)/.node ## Compare the queue with its peers, which it installs in bench/.env (BENCH_ARGS=--quick: minutes)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m bench $(BENCH_ARGS)
 
 clean: ## Remove the built page and the caches; your data stay
 	rm -rf orchestrator/static frontend/.prerender dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find . -name __pycache__ -not -path './$(VENV)/*' -not -path '*/node_modules/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './$(VENV)/*' -not -path './bench/.env/*' -not -path '*/node_modules/*' -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and the environments too
-	rm -rf $(VENV) frontend/node_modules
+	rm -rf $(VENV) frontend/node_modules bench/.env
 
 # --- The Python environment. Each stamp is made last, so that an interrupted step is done again.
 

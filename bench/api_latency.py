@@ -1,6 +1,6 @@
 """How fast `POST /v1/generations` is answered: 50 requests a second for 20 seconds, on a server and api of its own.
 
-    python bench/api_latency.py [--rate 50] [--seconds 20]
+    python -m bench api [--rate 50] [--seconds 20]
 
 Requests are sent when they are due, whether or not earlier ones were answered, so a slow answer cannot hide the ones
 behind it. No worker runs. Exit status 1 if an answer is not 202 or the 99th percentile reaches the bar.
@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,12 +56,12 @@ class Connection:
         return int(answer.split(b" ", 2)[1]), (loop.time() - begin) * 1000
 
 
-async def main() -> int:
+async def main(words: Sequence[str]) -> int:
     """Run the benchmark; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m bench api", description=__doc__.splitlines()[0])
     parser.add_argument("--rate", type=float, default=50, help="requests a second")
     parser.add_argument("--seconds", type=float, default=20, help="for how long")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     with tempfile.TemporaryDirectory(prefix="kargah-bench-") as folder:
         async with embedded_server(Path(folder)) as url, api_process(url, Path(folder)) as port:
             count = max(1, round(options.rate * options.seconds))
@@ -155,7 +155,3 @@ def report(statuses: list[int], times_ms: list[float], rate: float) -> int:
     is_good = refused == 0 and percentile(0.99) < BAR_MS
     print(f"bar: p99 < {BAR_MS:g} ms: {'holds' if is_good else 'MISSED'}")
     return 0 if is_good else 1
-
-
-if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))

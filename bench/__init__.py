@@ -1,0 +1,1 @@
+"""How fast the queue is, beside its peers: `python -m bench`; see bench/README.md."""
