@@ -6,6 +6,7 @@ api (how fast the service answers).
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -148,4 +149,8 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it takes everything along, as Ctrl-C does
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -53,12 +53,14 @@ def median(results: Results, column: Column, name: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def best_peer(results: Results, column: Column) -> tuple[str, float] | None:
-    """Who of the others does best (no floor), and how well."""
+def best(results: Results, column: Column, *, of_floors: bool = False) -> tuple[str, float] | None:
+    """Who of the peers (or of the floors) does best, and how well."""
     found = [
         (value, peer.name)
         for peer in PEERS
-        if peer.name != OURS and not peer.is_floor and (value := median(results, column, peer.name)) is not None
+        if peer.name != OURS
+        and peer.is_floor == of_floors
+        and (value := median(results, column, peer.name)) is not None
     ]
     if not found:
         return None
@@ -80,9 +82,9 @@ def render(run: Run) -> str:
     parts = [
         f"{run.date}; {run.machine}; {run.server}, AOF everysec; {_rounds(run.rounds)}; {run.seconds:.0f} s",
         "Jobs/s (more is better) and other figures (less is better)",
-        _table(run.results, peers, RATES, has_ratios=True),
+        _table(run.results, peers, RATES),
         "CPU, µs per job: of the server, and of the client (producer or worker)",
-        _table(run.results, peers, CPU, has_ratios=False),
+        _table(run.results, peers, CPU),
         _astray(run.results, peers),
         _versions(run, peers),
         *(f"FAILED: {name}: {problem}" for name, problem in run.failures.items()),
@@ -90,7 +92,7 @@ def render(run: Run) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _table(results: Results, peers: Sequence[Peer], columns: Iterable[Column], *, has_ratios: bool) -> str:
+def _table(results: Results, peers: Sequence[Peer], columns: Iterable[Column]) -> str:
     shown = [column for column in columns if any(median(results, column, peer.name) is not None for peer in peers)]
     if not shown:
         return ""
@@ -98,25 +100,29 @@ def _table(results: Results, peers: Sequence[Peer], columns: Iterable[Column], *
         ["", *(column.title for column in shown)],
         *([peer.title, *(_text(each, median(results, each, peer.name)) for each in shown)] for peer in peers),
     ]
-    if has_ratios and any(peer.name == OURS for peer in peers):
+    if any(peer.name == OURS for peer in peers):
         rows += _ratio_rows(results, shown)
     head, *body = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([head, "|" + " --- |" * len(rows[0]), *body])
 
 
 def _ratio_rows(results: Results, columns: Sequence[Column]) -> list[list[str]]:
-    best = [best_peer(results, column) for column in columns]
+    """How many times as good Kargah is: as the best peer and the better floor of each column, and as the main peer."""
     rows = []
-    if any(best):
-        to_best = [
-            f"{times:.2f} × ({other[0]})" if other and (times := ratio(results, column, other[1])) else NOTHING
-            for column, other in zip(columns, best, strict=True)
-        ]
-        rows.append(["Kargah to the best peer", *to_best])
-    if any(median(results, column, MAIN_PEER) is not None for column in columns):
-        to_main = [ratio(results, column, median(results, column, MAIN_PEER)) for column in columns]
-        rows.append(["Kargah to BullMQ on Node", *(f"{times:.2f} ×" if times else NOTHING for times in to_main)])
+    for title, of_floors in (("Kargah to the best peer", False), ("Kargah to the better floor", True)):
+        others = [best(results, column, of_floors=of_floors) for column in columns]
+        times = [ratio(results, each, other and other[1]) for each, other in zip(columns, others, strict=True)]
+        if any(times):
+            names = [f" ({other[0]})" if other and not of_floors else "" for other in others]
+            rows.append([title, *(f"{_times(each)}{name}" for each, name in zip(times, names, strict=True))])
+    to_main = [ratio(results, column, median(results, column, MAIN_PEER)) for column in columns]
+    if any(to_main):
+        rows.append(["Kargah to BullMQ on Node", *map(_times, to_main)])
     return rows
+
+
+def _times(value: float | None) -> str:
+    return f"{value:.2f} ×" if value else NOTHING
 
 
 def _text(column: Column, value: float | None) -> str:

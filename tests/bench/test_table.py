@@ -1,7 +1,7 @@
 """From figures to the table."""
 
 from bench.compare import Results, Run
-from bench.table import RATES, Column, best_peer, median, ratio, render
+from bench.table import RATES, Column, best, median, ratio, render
 
 RATE = Column("c32", "rate", "c32")
 IDLE = Column("gpu", "idle_pct", "gpu idle %", is_less_better=True)
@@ -25,10 +25,11 @@ def test_the_figure_of_a_contender_is_the_median_of_its_rounds() -> None:
     assert median(results(), RATE, "saq") is None
 
 
-def test_the_best_peer_is_neither_a_floor_nor_kargah() -> None:
-    assert best_peer(results(), RATE) == ("bullmq", 5000)
-    assert best_peer(results(), IDLE) == ("bullmq", 8)
-    assert best_peer({}, RATE) is None
+def test_the_best_is_neither_a_floor_nor_kargah() -> None:
+    assert best(results(), RATE) == ("bullmq", 5000)
+    assert best(results(), IDLE) == ("bullmq", 8)
+    assert best({}, RATE) is None
+    assert best(results(), RATE, of_floors=True) == ("floor-batched", 50_000)
 
 
 def test_a_ratio_above_one_is_better_also_where_less_is_better() -> None:
@@ -51,6 +52,7 @@ def test_the_report_has_a_row_for_who_ran_and_says_what_went_astray() -> None:
     assert "| **Kargah** | 12,000 | 4.0 |" in lines
     assert "| *floor, batched* | 50,000 | – |" in lines
     assert "| Kargah to the best peer | 2.40 × (bullmq) | 2.00 × (bullmq) |" in lines
+    assert "| Kargah to the better floor | 0.24 × | – |" in lines
     assert "| Kargah to BullMQ on Node | 2.40 × | 2.00 × |" in lines
     assert "Jobs that ran twice or not at all, in all rounds: arq c32 twice: 2; arq c32 missing: 1." in lines
     assert "Versions: arq (arq 0.28.0)." in lines
