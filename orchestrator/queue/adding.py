@@ -1,7 +1,8 @@
 """Adding jobs."""
 
+import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -12,6 +13,7 @@ from orchestrator.job import MAX_DATA_BYTES, Header, Job, JobOptions, encode_jso
 from orchestrator.keys import Keys, new_job_id, new_token
 from orchestrator.parent import Parent
 from orchestrator.queue.reading import Reading
+from orchestrator.queue.turn import Turn
 from orchestrator.replies import Added
 from orchestrator.scripts import NewParts
 from orchestrator.telemetry import adding, trace_context
@@ -40,6 +42,8 @@ AddScript: TypeAlias = Callable[[NewParts], Awaitable[Added]]
 class Adding(Reading):
     """What a producer does."""
 
+    _turn: Turn[NewParts, Added] | None = None
+
     async def add(self, name: str, data: object = None, opts: JobOptions | None = None) -> Job:
         """Store a job and queue it. What `opts` does not name is as in the queue's `default_job_options`.
 
@@ -50,8 +54,7 @@ class Adding(Reading):
         """
         with adding(self.name, name) as note:
             new = self._check(name, data, opts)
-            await self._register()
-            job = await self._store(self.scripts.add_with_others, new)
+            job = await self._store(self._add_with_others, new)
             note(job.id, len(job.data))
         return job
 
@@ -101,6 +104,18 @@ class Adding(Reading):
             if met is not None:
                 return met
             met_before = added.job_id
+
+    async def _add_with_others(self, job: NewParts) -> Added:
+        """All that are added in one turn of the event loop go in one call."""
+        loop = asyncio.get_running_loop()
+        turn = self._turn
+        if turn is None or not turn.is_open_on(loop):
+            turn = self._turn = Turn(loop, self._add_until, self.scripts.deadline_s)
+        return await turn.join(job, len(job[1]) + len(job[2]))
+
+    async def _add_until(self, jobs: Sequence[NewParts], until: float) -> list[Added | Exception]:
+        await self._register(until)
+        return await self.scripts.add_jobs(new_token(), jobs, until=until)
 
     def _made(self, new: NewJob, added: Added) -> Job:
         return Job(

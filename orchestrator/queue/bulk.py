@@ -87,17 +87,18 @@ class BulkAdding(Adding):
         return answers
 
     async def _answers(self, new: Sequence[NewJob], answers: Sequence[Added]) -> list[Job]:
-        jobs: list[Job] = []
-        pairs = list(zip(new, answers, strict=True))
-        for start in range(0, len(pairs), READ_AT_ONCE):
-            jobs += await asyncio.gather(*(self._answer(*pair) for pair in pairs[start : start + READ_AT_ONCE]))
+        jobs = [self._made(*pair) for pair in zip(new, answers, strict=True)]
+        met = [index for index, added in enumerate(answers) if not added.is_new]
+        for start in range(0, len(met), READ_AT_ONCE):
+            some = met[start : start + READ_AT_ONCE]
+            found = await asyncio.gather(*(self._answer(new[index], answers[index]) for index in some))
+            for index, job in zip(some, found, strict=True):
+                jobs[index] = job
         return jobs
 
     async def _answer(self, new: NewJob, added: Added) -> Job:
-        if added.is_new:
-            return self._made(new, added)
         met = await self._met(new, added, is_last=False)
-        return met or await self._store(self.scripts.add_with_others, new)
+        return met or await self._store(self._add_with_others, new)
 
 
 def _fields(job: Any) -> tuple[Any, Any, JobOptions | None]:

@@ -50,9 +50,9 @@ class QueueConnection:
         if self._owns_client:
             await self.client.aclose()
 
-    async def _register(self) -> None:
+    async def _register(self, until: float | None = None) -> None:
         """Name this queue to the duties and relays, before its first job; again for a server that lost its memory."""
         now = time.monotonic()
         if now - self._registered_at >= REGISTER_AGAIN_S:
-            await self.scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, self.name))
+            await self.scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, self.name), until)
             self._registered_at = now

@@ -55,20 +55,23 @@ class ScriptCaller:
         self.answered_at: float | None = None
         """When Redis last answered, by the event loop's clock."""
 
-    async def _run(self, name: str, *args: str | bytes | int) -> Any:
-        return await self.retrying(name, lambda: self._evaluate(name, args))
+    async def _run(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
+        return await self.retrying(name, lambda: self._evaluate(name, args), until)
 
-    async def _run_adding(self, name: str, *args: str | bytes | int) -> Any:
+    async def _run_adding(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
         """Like `_run`, for what stores jobs: where that has to be durable, the answer waits for the server's disk."""
         disk = self._disk
         if disk is None:
-            return await self._run(name, *args)
-        return await self.retrying(name, lambda: self._evaluate_durably(disk, name, args))
+            return await self._run(name, *args, until=until)
+        return await self.retrying(name, lambda: self._evaluate_durably(disk, name, args), until)
 
-    async def retrying(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call that may be made twice, until it is answered or the deadline is over."""
+    async def retrying(self, name: str, call: Callable[[], Awaitable[Any]], until: float | None = None) -> Any:
+        """Make a call that may be made twice, until it is answered or the deadline is over.
+
+        until: the deadline by the event loop's clock, where it began to run before.
+        """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.deadline_s
+        deadline = loop.time() + self.deadline_s if until is None else until
         pause_s = 0.02
         while True:
             try:

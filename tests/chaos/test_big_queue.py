@@ -72,7 +72,7 @@ async def fill(queue: Queue, first: int, jobs: int, options: JobOptions) -> None
 async def finish(queue: Queue, jobs: int) -> None:
     options = JobOptions(remove_on_complete=KeepJobs(age_s=1))
     header = msgspec.json.encode(options.header("paint"))
-    await asyncio.gather(*(queue.scripts.add_with_others((f"f{n}", header, b"1")) for n in range(jobs)))
+    await asyncio.gather(*(queue.scripts.add_jobs(f"f{n}", [(f"f{n}", header, b"1")]) for n in range(jobs)))
     left = jobs
     while left:
         claims = (await queue.scripts.move_to_active(new_token(), "w:0", "w", 60_000, 60_000, 50)).claims

@@ -179,7 +179,7 @@ async def arguments(scenario: Scenario, call: Any) -> list[Any]:
     sent: list[Any] = []
 
     class Sink(Scripts):
-        async def _run(self, name: str, *args: Any) -> Any:
+        async def _run(self, name: str, *args: Any, until: float | None = None) -> Any:
             sent.extend(args)
             raise InterruptedError
 

@@ -25,15 +25,19 @@ class Turn(Generic[Asked, Answer]):
 
     It goes in one call; in several, one after the other, where it is more than 32 or 1 MiB. The next turn does not wait
     for that. Each caller gets its own answer or its own error, may leave alone, and the call ends when all have left.
+
+    send: makes a call, until a deadline by the loop's clock. deadline_s: how long after the turn that is, for all.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        send: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer | Exception]]],
+        send: Callable[[Sequence[Asked], float], Awaitable[Sequence[Answer | Exception]]],
+        deadline_s: float,
     ) -> None:
         self._loop = loop
         self._send = send
+        self._deadline_s = deadline_s
         self._callers: list[_Caller[Asked, Answer]] = []
         self._is_open = True
         self._task = loop.create_task(self._run())
@@ -58,9 +62,10 @@ class Turn(Generic[Asked, Answer]):
 
     async def _run(self) -> None:
         self._is_open = False
+        until = self._loop.time() + self._deadline_s
         waiting = deque(self._callers)
         while callers := _next_call(waiting):
-            answers = await self._send([caller.asked for caller in callers])
+            answers = await self._send([caller.asked for caller in callers], until)
             for caller, answer in zip(callers, answers, strict=True):
                 if caller.answer.done():
                     continue
@@ -100,4 +105,4 @@ def _own(problem: BaseException) -> BaseException:
     own = type(problem).__new__(type(problem), *problem.args)
     own.__dict__.update(problem.__dict__)
     own.__cause__ = problem.__cause__
-    return own
+    return own.with_traceback(problem.__traceback__)
