@@ -45,6 +45,7 @@ class Claimer:
         on_trouble: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self.id = new_token()
+        self.jobs_per_slot = wishes.slots
         self._queue = queue
         self._blocking = blocking
         self._worker = worker
@@ -78,7 +79,7 @@ class Claimer:
 
         async def call(token: str) -> Claims:
             may_claim = not (self._stopping.is_set() or self.is_paused)
-            jobs = slots * self._wishes.slots if may_claim else 0
+            jobs = slots * self.jobs_per_slot if may_claim else 0
             who = token, lane, self._worker, self._lease_ms, self._interval_ms, jobs
             scripts, wishes = self._queue.scripts, self._wishes.encode()
             if finishes:

@@ -39,6 +39,7 @@ class Lanes:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._asked = 0
         self._is_dry = False
+        self._hints = 0
         self._sleep_ms, self._is_deaf = -1, False
         runner.on_change = self._wake
 
@@ -54,7 +55,7 @@ class Lanes:
 
     def look_again(self) -> None:
         """There may be more slots, or more work, than a lane knows of."""
-        self._is_dry = False
+        self._hint()
         for _ in range(len(self._idle)):
             self._wake()
 
@@ -64,16 +65,19 @@ class Lanes:
 
     async def _work(self, lane: str) -> None:
         while await self._is_due():
-            finishes, slots = self._runner.take_ended(self._most()), self._free_slots()
+            most_ends = min(self._most() * self._claimer.jobs_per_slot, MOST_AT_ONCE)
+            finishes, slots = self._runner.take_ended(most_ends), self._free_slots()
             if self._runner.ended:
                 self._wake()  # there is more than this call takes
             self._asked += slots
+            hints = self._hints
             try:
                 claims = await self._claimer.call(lane, finishes, slots)
                 self._runner.note_recorded(finishes, claims)
                 if claims is not None:
-                    self._is_dry = len(claims.claims) < slots
-                    self._sleep_ms, self._is_deaf = claims.sleep_ms, claims.is_deaf
+                    if slots:
+                        self._is_dry = len(claims.claims) < slots and hints == self._hints
+                        self._sleep_ms, self._is_deaf = claims.sleep_ms, claims.is_deaf
                     await self._begin(lane, claims.claims)
             finally:
                 self._asked -= slots
@@ -105,7 +109,12 @@ class Lanes:
     async def _look_out(self) -> None:
         async with self._claimer.looking:
             await self._claimer.sleep(self._sleep_ms, is_deaf=self._is_deaf)
+        self._hint()
+
+    def _hint(self) -> None:
+        """There may be work, also where an answer that is on its way says that there is none."""
         self._is_dry = False
+        self._hints += 1
 
     async def _begin(self, lane: str, claims: list[Claim]) -> None:
         if self._stopping.is_set() or self._claimer.is_paused:  # they came with the last call
