@@ -1,6 +1,7 @@
 """A job in the hands of its processor: what it is, what it tells, and whether it should stop."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ class ActiveJob(Family):
 
     cancel_requested: set soon after somebody canceled the job; stop, and raise `JobCanceled`.
     lost: set when another worker may have the job; stop, nothing will be recorded.
+    on_stop: for the worker; called when one of the two is set.
     """
 
     def __init__(self, claim: Claim, scripts: Scripts, progress_interval_ms: int = 100) -> None:
@@ -37,6 +39,7 @@ class ActiveJob(Family):
         self.cancel: CancelRequest | None = None
         self.cancel_requested = asyncio.Event()
         self.lost = asyncio.Event()
+        self.on_stop: Callable[[], None] | None = None
         self._scripts = scripts
         self._interval_s = progress_interval_ms / 1000
         self._sending = asyncio.Lock()
@@ -45,7 +48,7 @@ class ActiveJob(Family):
         self._pending: bytes | None = None
         self._reporter: asyncio.Task[None] | None = None
         self._sent_at = 0.0
-        self._began = asyncio.get_running_loop().time()
+        self._began = time.monotonic()
         if claim.job.cancel is not None:
             self.ask_to_stop(claim.job.cancel)
 
@@ -135,6 +138,19 @@ class ActiveJob(Family):
         """The job was canceled."""
         self.cancel = cancel
         self.cancel_requested.set()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    def lose(self) -> None:
+        """Another worker may have the job."""
+        self.lost.set()
+        if self.on_stop is not None:
+            self.on_stop()
+
+    @property
+    def has_more_to_tell(self) -> bool:
+        """Whether `close` has something to do."""
+        return self._reporter is not None or self._sending.locked()
 
     async def close(self) -> None:
         """Tell what is still pending, then nothing more."""
@@ -145,10 +161,9 @@ class ActiveJob(Family):
                 self._reporter.cancel()
 
     async def _send_pending(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._pending is not None:
-            interval_s = max(self._interval_s, THINNING * (loop.time() - self._began))
-            await asyncio.sleep(max(self._sent_at + interval_s - loop.time(), 0))
+            interval_s = max(self._interval_s, THINNING * (time.monotonic() - self._began))
+            await asyncio.sleep(max(self._sent_at + interval_s - time.monotonic(), 0))
             try:
                 await self._report("", b"")
             except LeaseLost:
@@ -165,7 +180,7 @@ class ActiveJob(Family):
         async with self._sending:
             pending, self._pending = self._pending, None
             if pending is not None:
-                self._sent_at = asyncio.get_running_loop().time()
+                self._sent_at = time.monotonic()
                 await send("", pending, b"")
             if content:
                 await send(name, content, preview)
@@ -182,7 +197,7 @@ class ActiveJob(Family):
             try:
                 cancel = await call()
             except LeaseLost:
-                self.lost.set()
+                self.lose()
                 raise
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)

@@ -336,7 +336,7 @@ def encode_json(field: str, value: object, max_bytes: int) -> bytes:
             text = bytes(value)
         else:
             text = msgspec.json.encode(value)
-            if b"null" in text:  # msgspec writes NaN and the infinities as null: somebody's number would be lost
+            if value is not None and b"null" in text:  # as msgspec writes NaN and the infinities, too
                 _refuse_nan(msgspec.to_builtins(value, enc_hook=lambda raw: None))
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as problem:
         raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None

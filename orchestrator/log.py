@@ -17,6 +17,11 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(f"kargah.{name}")
 
+    @property
+    def tells_info(self) -> bool:
+        """Whether `info` says anything: ask before what it costs to know the fields."""
+        return self._logger.isEnabledFor(logging.INFO)
+
     def debug(self, event: str, **fields: Any) -> None:
         """For developers."""
         self._log(logging.DEBUG, event, fields)

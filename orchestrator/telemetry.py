@@ -20,6 +20,11 @@ SYSTEM = "kargah"
 MAX_STATE_CHARS = 512
 
 
+def is_traced() -> bool:
+    """Whether the application has set a provider up."""
+    return _tracer() is not None
+
+
 def trace_context() -> str:
     """The current span as `<traceparent>` or `<traceparent> <tracestate>`; "" when there is none."""
     trace = sys.modules.get("opentelemetry.trace")

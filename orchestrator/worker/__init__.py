@@ -176,18 +176,16 @@ class Worker:
         self._runner = JobRunner(
             self._attempts,
             self.queue.scripts,
-            self._claimer,
             endings,
             self._listeners,
             self._leases,
             self._processor or cast(BatchProcessor, processor),
-            self._stopping,
             is_batch=batch is not None,
             cancel_grace_ms=cancel_grace_ms,
             progress_interval_ms=progress_interval_ms,
             max_started_attempts=max_started_attempts,
         )
-        self._lanes = Lanes(self._work, lambda: self._concurrency)
+        self._lanes = Lanes(self._claimer, self._runner, self._leases, self._stopping, lambda: self._concurrency)
         self._registry = Registry(self.queue, self._claimer.id, self.name, lambda: self._concurrency, self._held, info)
         self._task: asyncio.Task[None] | None = None
 
@@ -216,7 +214,6 @@ class Worker:
                     await self._stopping.wait()
                     await self._manual.close()
                 else:
-                    self._lanes.open()
                     await self._until_all_end()
         finally:
             await self._listeners.close(self._cancel_grace_ms / 1000)
@@ -234,15 +231,11 @@ class Worker:
 
     async def _until_all_end(self) -> None:
         try:
-            await self._lanes.until_one_fails()
+            await self._lanes.work()
         finally:
             await self._lanes.cut_off()
-            if cut_off := [attempt.task for attempt in self._attempts.values()]:
+            if cut_off := self._runner.cut_off():
                 await asyncio.wait(cut_off, timeout=self._cancel_grace_ms / 1000)
-        self._lanes.raise_failure()
-
-    async def _work(self, number: int) -> None:
-        await self._runner.work(f"{self._claimer.id}:{number}", lambda: self._lanes.is_surplus(number))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """Take no more jobs, let the running ones end for `grace_s`, hand the rest back, close.
@@ -253,6 +246,7 @@ class Worker:
         if not self._is_started:
             await self._close()
             return
+        self._look_again()
         running = [attempt.task for attempt in self._attempts.values()]
         if running:
             await asyncio.wait(running, timeout=self._stop_grace_s if grace_s is None else grace_s)
@@ -270,14 +264,16 @@ class Worker:
 
     async def pause(self, *, wait: bool = True) -> None:
         """Take no more jobs, here only; with `wait`, return when the running ones have ended."""
-        self._claimer.pause(is_paused=True)
+        self._claimer.is_paused = True
+        self._look_again()
         while wait and self._attempts:
             await asyncio.wait([attempt.task for attempt in self._attempts.values()])
             await asyncio.sleep(END_S)  # its end is being recorded
 
     def resume(self) -> None:
         """Take jobs again."""
-        self._claimer.pause(is_paused=False)
+        self._claimer.is_paused = False
+        self._look_again()
 
     async def _close(self) -> None:
         if self._keeper is not None:
@@ -316,11 +312,7 @@ class Worker:
     def concurrency(self, concurrency: int) -> None:
         check_int("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self._concurrency = concurrency
-        self._claimer.look_again()
-        if self._manual is not None:
-            self._manual.look_again()
-        elif self._lanes and not self._stopping.is_set():
-            self._lanes.open()
+        self._look_again()
 
     def on(self, what: What, listener: Listener) -> None:
         """Call `listener`, sync or async, when this worker takes a job, ends an attempt, or meets trouble.
@@ -330,7 +322,12 @@ class Worker:
         self._listeners.add(what, listener)
 
     def _tell_trouble(self, problem: Exception) -> None:
-        self._listeners.tell(WorkerEvent("error", problem=problem))
+        self._listeners.tell("error", problem=problem)
+
+    def _look_again(self) -> None:
+        """Something was said to this worker that whoever waits should know."""
+        self._claimer.look_again()
+        (self._lanes if self._manual is None else self._manual).look_again()
 
     # ── work ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -345,7 +342,7 @@ class Worker:
             raise WrongState("get_next_job needs a worker without a processor, and its context to be entered")
         job = await self._manual.next_job(timeout_s)
         if job is not None:
-            self._listeners.tell(WorkerEvent("active", job))
+            self._listeners.tell("active", job)
         return job
 
 

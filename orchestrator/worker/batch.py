@@ -41,6 +41,10 @@ class BatchRun:
     async def close(self) -> None:
         """Return when the processor has stopped."""
         await end_tasks(self._task)
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody waits for its parts any more."""
         for part in self._parts.values():
             if not part.cancel() and not part.cancelled():
                 part.exception()  # of one that nobody waited for any more

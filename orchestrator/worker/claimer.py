@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from redis.exceptions import RedisError
 
@@ -12,7 +12,7 @@ from orchestrator.errors import StoreUnavailable
 from orchestrator.keys import new_token
 from orchestrator.log import get_logger
 from orchestrator.queue import Queue
-from orchestrator.scripts import Claim, Claims, Client, Finish, connect, drop_connections, end_tasks, twin
+from orchestrator.scripts import Claims, Client, Finish, connect, drop_connections, end_tasks, twin
 from orchestrator.worker.wishes import Wishes
 
 log = get_logger("worker")
@@ -45,6 +45,7 @@ class Claimer:
         on_trouble: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self.id = new_token()
+        self.jobs_per_slot = wishes.slots
         self._queue = queue
         self._blocking = blocking
         self._worker = worker
@@ -58,73 +59,33 @@ class Claimer:
         self.sent_at: dict[str, float] = {}
         self.under_way: UnderWay = lambda lane: nullcontext()
         self.looking = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._changed: asyncio.Future[None] | None = None
         self._calls = 0
 
     def is_looking(self) -> bool:
-        """Whether a lane is idle and waits for a job."""
+        """Whether somebody is idle and waits for a job."""
         return self.looking.locked()
 
-    def pause(self, *, is_paused: bool) -> None:
-        """Claim nothing from now on, or go on."""
-        self.is_paused = is_paused
-        self.look_again()
-
     def look_again(self) -> None:
-        """Something changed that a sleeping lane should know."""
-        self._changed.set()
+        """Something changed that whoever sleeps should know."""
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
-    async def next_claims(self, lane: str, is_wanted: Callable[[], bool] = lambda: True) -> list[Claim]:
-        """Wait for a job, or a batch; none when stopping, or when the lane is not wanted any more.
+    async def call(self, lane: str, finishes: Sequence[Finish] = (), slots: int = 0) -> Claims | None:
+        """Record how attempts ended and claim for free slots, for as long as that takes: no outage loses a result.
 
-        One idle lane looks at a time, the next when that one found something.
-        """
-        async with self.looking:
-            while not self._stopping.is_set() and is_wanted():
-                if self.is_paused:
-                    await self.sleep(-1)
-                    continue
-                claims = await self.claim(lane)
-                if claims is None:
-                    return []
-                if claims.claims:
-                    return claims.claims
-                await self.sleep(claims.sleep_ms, is_deaf=claims.is_deaf)
-        return []
-
-    async def claim(self, lane: str) -> Claims | None:
-        """Ask for a job once, until that is answered; None when stopping without Redis."""
-        return await self._call(lambda token: self._move_to_active(token, lane), lane)
-
-    async def finish(self, lane: str, finishes: Sequence[Finish], *, and_claim: bool = True) -> Claims | None:
-        """Record the end of attempts and claim what comes next, for as long as that takes: no outage loses a result.
-
-        None when stopping without Redis.
+        A slot takes a job, or a batch; one call brings one batch at most. None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
-            slots = self._wishes.slots if and_claim and not (self._stopping.is_set() or self.is_paused) else 0
-            return await self._queue.scripts.move_to_finished(
-                token,
-                lane,
-                self._worker,
-                self._lease_ms,
-                self._interval_ms,
-                slots,
-                finishes,
-                self._wishes.encode(),
-                self._keep,
-            )
+            may_claim = not (self._stopping.is_set() or self.is_paused)
+            jobs = slots * self.jobs_per_slot if may_claim else 0
+            who = token, lane, self._worker, self._lease_ms, self._interval_ms, jobs
+            scripts, wishes = self._queue.scripts, self._wishes.encode()
+            if finishes:
+                return await scripts.move_to_finished(*who, finishes, wishes, self._keep)
+            return await scripts.move_to_active(*who, wishes)
 
-        return await self._call(call, lane)
-
-    async def _move_to_active(self, token: str, lane: str) -> Claims:
-        wishes = self._wishes
-        return await self._queue.scripts.move_to_active(
-            token, lane, self._worker, self._lease_ms, self._interval_ms, wishes.slots, wishes.encode()
-        )
-
-    async def _call(self, call: Call, lane: str) -> Claims | None:
         self.sent_at[lane] = time.monotonic()
         with self.under_way(lane):
             return await self._until_answered(call)
@@ -156,17 +117,15 @@ class Claimer:
         """
         if self._stopping.is_set():
             return
-        self._changed.clear()
         block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
-        tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(event.wait()) for event in (self._stopping, self._changed)
-        ]
-        if not self.is_paused:
-            tasks.append(asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s)))
+        self._changed = asyncio.get_running_loop().create_future()
+        is_deaf = is_deaf or self.is_paused
+        resting = asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s))
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((resting, self._changed), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await end_tasks(*tasks)
+            self._changed = None
+            await end_tasks(resting)
 
     async def _read_marker(self, block_s: float) -> None:
         try:

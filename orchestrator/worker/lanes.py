@@ -1,61 +1,136 @@
-"""The lanes of a worker: each does one thing after the other, and their number may change at any time."""
+"""A worker's calls: what has ended and what may begin go together, in two lanes."""
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable
 
-from orchestrator.scripts import end_tasks
+from orchestrator.scripts import Claim, end_tasks
+from orchestrator.worker.claimer import Claimer
+from orchestrator.worker.leases import Leases
+from orchestrator.worker.running import JobRunner
+
+LANES = 2
+MOST_AT_ONCE = 32
+"""Jobs to end, and to claim, in one call: about 2 ms of the server's time, in which it serves nobody else."""
 
 
 class Lanes:
-    """Keeps `concurrency()` lanes going. `work(number)` is what a lane does, until `is_surplus(number)`."""
+    """Two loops, each with at most one call in flight: it records what has ended, and claims for free slots.
 
-    def __init__(self, work: Callable[[int], Awaitable[None]], concurrency: Callable[[], int]) -> None:
-        self._work = work
+    What ends while calls are under way goes with the next one. A call takes at most half of the slots, so that the
+    server works on one half while this process runs the other. When the queue has nothing more, one lane looks out for
+    work, and the other records.
+    """
+
+    def __init__(
+        self,
+        claimer: Claimer,
+        runner: JobRunner,
+        leases: Leases,
+        stopping: asyncio.Event,
+        concurrency: Callable[[], int],
+    ) -> None:
+        self._claimer = claimer
+        self._runner = runner
+        self._leases = leases
+        self._stopping = stopping
         self._concurrency = concurrency
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._leaving: set[int] = set()
-        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._asked = 0
+        self._is_dry = False
+        self._hints = 0
+        self._sleep_ms, self._is_deaf = -1, False
+        runner.on_change = self._wake
 
-    def __len__(self) -> int:
-        return len(self._tasks)
+    async def work(self) -> None:
+        """Until the worker stops and all is recorded. Raises what a lane, or a processor, brought down."""
+        self._tasks = [asyncio.create_task(self._work(f"{self._claimer.id}:{number}")) for number in range(LANES)]
+        failed, going_on = self._runner.failed, {*self._tasks}
+        while going_on:
+            done, _ = await asyncio.wait({*going_on, failed}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
+            going_on -= done
 
-    def open(self) -> None:
-        """Open as many as are missing."""
-        while len(self._tasks) - len(self._leaving) < self._concurrency():
-            number = next(number for number in itertools.count() if number not in self._tasks)
-            self._tasks[number] = asyncio.create_task(self._lane(number))
-        self._changed.set()
-
-    def is_surplus(self, number: int) -> bool:
-        """Whether a lane is one too many; from the answer on it counts as gone."""
-        if len(self._tasks) - len(self._leaving) > self._concurrency():
-            self._leaving.add(number)
-        return number in self._leaving
-
-    async def until_one_fails(self) -> None:
-        """Until all lanes have ended, or one failed."""
-        while self._tasks:
-            self._changed.clear()
-            changed = asyncio.create_task(self._changed.wait())
-            await asyncio.wait([*self._tasks.values(), changed], return_when=asyncio.FIRST_COMPLETED)
-            await end_tasks(changed)
-            for number, lane in tuple(self._tasks.items()):
-                if lane.done() and (lane.cancelled() or lane.exception() is not None):
-                    return
-                if lane.done():
-                    del self._tasks[number]
-                    self._leaving.discard(number)
+    def look_again(self) -> None:
+        """There may be more slots, or more work, than a lane knows of."""
+        self._hint()
+        for _ in range(len(self._idle)):
+            self._wake()
 
     async def cut_off(self) -> None:
         """End all lanes, whatever they do."""
-        await end_tasks(*self._tasks.values())
+        await end_tasks(*self._tasks)
 
-    def raise_failure(self) -> None:
-        """Raise what a lane failed with, once all have ended."""
-        for lane in self._tasks.values():
-            if not lane.cancelled() and (failure := lane.exception()) is not None:
-                raise failure
+    async def _work(self, lane: str) -> None:
+        while await self._is_due():
+            most_ends = min(self._most() * self._claimer.jobs_per_slot, MOST_AT_ONCE)
+            finishes, slots = self._runner.take_ended(most_ends), self._free_slots()
+            if self._runner.ended:
+                self._wake()  # there is more than this call takes
+            self._asked += slots
+            hints = self._hints
+            try:
+                claims = await self._claimer.call(lane, finishes, slots)
+                self._runner.note_recorded(finishes, claims)
+                if claims is not None:
+                    if slots:
+                        self._is_dry = len(claims.claims) < slots and hints == self._hints
+                        self._sleep_ms, self._is_deaf = claims.sleep_ms, claims.is_deaf
+                    await self._begin(lane, claims.claims)
+            finally:
+                self._asked -= slots
+        self._wake()  # the other one may end, too
 
-    async def _lane(self, number: int) -> None:
-        await self._work(number)
+    async def _is_due(self) -> bool:
+        """Wait until there is something to record or to ask for; False when there will be nothing more."""
+        while not self._runner.ended:
+            if self._stopping.is_set() and not self._runner.attempts:
+                return False
+            if self._may_ask() and not self._is_dry:
+                return True
+            if self._may_ask() and not self._claimer.is_looking():
+                await self._look_out()
+            else:
+                await self._until_woken()
+        return True
+
+    def _may_ask(self) -> bool:
+        return not (self._stopping.is_set() or self._claimer.is_paused) and self._free_slots() > 0
+
+    def _free_slots(self) -> int:
+        """For how many slots a call may ask: what other calls have asked for may come any moment."""
+        return max(0, min(self._concurrency() - self._runner.busy - self._asked, self._most()))
+
+    def _most(self) -> int:
+        return min((self._concurrency() + 1) // 2, MOST_AT_ONCE)
+
+    async def _look_out(self) -> None:
+        async with self._claimer.looking:
+            await self._claimer.sleep(self._sleep_ms, is_deaf=self._is_deaf)
+        self._hint()
+
+    def _hint(self) -> None:
+        """There may be work, also where an answer that is on its way says that there is none."""
+        self._is_dry = False
+        self._hints += 1
+
+    async def _begin(self, lane: str, claims: list[Claim]) -> None:
+        if self._stopping.is_set() or self._claimer.is_paused:  # they came with the last call
+            self._runner.give_back(claims)
+        elif claims:
+            self._runner.begin(await self._leases.still_held(claims, self._claimer.sent_at[lane]))
+
+    def _wake(self) -> None:
+        """Let an idle lane look whether it is due."""
+        while self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+
+    async def _until_woken(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._idle.append(waiting)
+        await waiting

@@ -48,9 +48,17 @@ class Listeners:
             raise InvalidOption("what", f"must be one of {', '.join(get_args(What))}")
         self._listeners.setdefault(what, []).append(listener)
 
-    def tell(self, event: WorkerEvent) -> None:
+    def tell(
+        self,
+        what: What,
+        job: ActiveJob | None = None,
+        error: JobError | None = None,
+        problem: Exception | None = None,
+        duration_ms: int = 0,
+    ) -> None:
         """Call all whom it concerns, without waiting for those that are async."""
-        for listener in self._listeners.get(event.what, ()):
+        for listener in self._listeners.get(what, ()):
+            event = WorkerEvent(what, job, error, problem, duration_ms)
             try:
                 result = listener(event)
             except Exception:

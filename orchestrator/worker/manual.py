@@ -147,7 +147,7 @@ class Manual:
         job.is_ending = True
         try:
             await job.close()
-            claims = await self._claimer.finish(self._lane(held.slot), [finish], and_claim=False)
+            claims = await self._claimer.call(self._lane(held.slot), [finish])
         finally:
             self.forget(job)
             if finish.outcome == "returned":
@@ -167,7 +167,7 @@ class Manual:
             if self._claimer.is_paused:
                 sleep_ms = -1
             else:
-                call = self._own(self._claimer.claim(self._lane(slot)))
+                call = self._own(self._claimer.call(self._lane(slot), slots=1))
                 claims = await self._answer(call, slot, None if left_s is None else max(left_s, ANSWER_S))
                 if claims is None:  # its slot is freed once it is answered
                     return None
@@ -208,7 +208,7 @@ class Manual:
             claims = await call
             for claim in claims.claims if claims else []:
                 finish = Finish(claim.job.id, claim.lease, "returned", b"{}")
-                await self._claimer.finish(self._lane(slot), [finish], and_claim=False)
+                await self._claimer.call(self._lane(slot), [finish])
         finally:
             self._free(slot)
 

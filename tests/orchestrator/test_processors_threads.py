@@ -177,7 +177,7 @@ async def test_threads_are_as_many_as_slots_and_used_again(queue: Queue, url: st
             running += 1
             at_once.append(running)
             threads.add(threading.get_ident())
-        time.sleep(0.01)
+        time.sleep(0.05)
         with lock:
             running -= 1
 
