@@ -3,16 +3,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from orchestrator.children import Family
 from orchestrator.errors import LeaseLost, StoreUnavailable
+from orchestrator.held_job import HeldJob
 from orchestrator.job import MAX_NAME_CHARS, CancelRequest, Job, check_text, encode_json
 from orchestrator.scripts import Claim, Report, Scripts
-
-T = TypeVar("T")
 
 MAX_REPORT_BYTES = 2048
 MAX_LINE_CHARS = 10_000
@@ -25,7 +24,7 @@ a day. So the history stays small however long a job runs.
 """
 
 
-class ActiveJob(Family):
+class ActiveJob(HeldJob, Family):
     """What a processor gets.
 
     cancel_requested: set soon after somebody canceled the job; stop, and raise `JobCanceled`.
@@ -51,45 +50,6 @@ class ActiveJob(Family):
         self._began = time.monotonic()
         if claim.job.cancel is not None:
             self.ask_to_stop(claim.job.cancel)
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        return self.job.id
-
-    @property
-    def name(self) -> str:
-        """What kind of job it is."""
-        return self.job.name
-
-    @property
-    def run(self) -> int:
-        """1, and one more for each manual retry."""
-        return self.job.run
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt of the run this is, from 1."""
-        return self.job.attempts_started
-
-    @property
-    def attempts_made(self) -> int:
-        """Attempts of the run that have ended; stalls and hand-backs do not count."""
-        return self.job.attempts_made
-
-    @property
-    def attempt_key(self) -> str:
-        """Names this attempt among all of the job; its files go under `<id>/<attempt_key>/`."""
-        return self.job.attempt_key
-
-    @property
-    def data(self) -> Any:
-        """The data, as plain JSON values."""
-        return msgspec.json.decode(self.job.data)
-
-    def data_as(self, type_: type[T]) -> T:
-        """The data, decoded and validated as `type_`."""
-        return self.job.data_as(type_)
 
     @property
     def checkpoint_value(self) -> Any:

@@ -3,6 +3,8 @@
 -- warm, and passes none over for longer than its patience; a batch that is too small may linger.
 local WINDOW = 32
 local WINDOW_GROUPS = 8
+local LINGERED_MS = 60000
+local MOST_EXAMINED = 64 -- waiting jobs of batches
 local MOST_LEAD = 4 -- how far ahead of its turn a group may be served, in jobs
 
 -- A waiting job of the window: what its place says of it.
@@ -38,18 +40,45 @@ local function near_candidates()
     return window
 end
 
+local function may_start(job)
+    local gid = group_of(job)
+    return not gid or not held_until(load_group(gid))
+end
+
+local batches, examined = {}, 0 -- what is known in this call
+
+-- The first of a batch that may start, and how many may, as far as `enough`: jobs of groups that may not start neither
+-- fill a batch nor make it linger. A call examines so few that it never takes long; beyond that all are taken to start.
+local function count_batch(key, enough)
+    local members = redis.call('ZRANGE', prefix .. 'batch:' .. key, 0, math.max(WINDOW, enough) - 1)
+    if not queue_meta().grouped or examined >= MOST_EXAMINED then
+        return { size = #members, first = id_of(members[1]) }
+    end
+    local batch = { size = 0 }
+    for _, member in ipairs(members) do
+        if batch.size < enough then
+            examined = examined + 1
+            local job = load_job(id_of(member))
+            if may_start(job) then
+                batch.size, batch.first = batch.size + 1, batch.first or job.id
+            end
+        end
+    end
+    return batch
+end
+
 -- Until a job's batch may start, in ms: 0 when it is large enough or has lingered long enough.
-local function linger_left(job, batch)
-    if not batch or not job.batch or (batch.min_size or 1) <= 1 then
+local function linger_left(job, wish)
+    if not wish or not job.batch or (wish.min_size or 1) <= 1 then
         return 0
     end
-    local key = prefix .. 'batch:' .. job.batch
-    if redis.call('ZCARD', key) >= batch.min_size then
+    batches[job.batch] = batches[job.batch] or count_batch(job.batch, wish.min_size)
+    local batch = batches[job.batch]
+    if batch.size >= wish.min_size then
         return 0
     end
-    local oldest = redis.call('ZRANGE', key, 0, 0)[1]
-    local entered_at = tonumber(redis.call('HGET', prefix .. 'state:' .. string.sub(oldest, 18), 'sg'))
-    return math.max(entered_at + batch.linger_ms - now, 0)
+    local entered_at = tonumber(redis.call('HGET', prefix .. 'state:' .. (batch.first or job.id), 'sg'))
+    return math.max(entered_at + wish.linger_ms - now, 0)
 end
 
 -- Whether serving `job` before `first` keeps the order between priorities and, within bounds, between groups.
@@ -105,6 +134,20 @@ local function choose(wishes)
     return load_job(found.id), nil
 end
 
+-- A worker that lingers took a wake-up that may have been for another one: it leaves it to that, once for what has come
+-- since it did so last, or two that linger would wake each other for ever.
+local function leaves_wake_up(worker, ready_ms)
+    if not ready_ms or ready_ms == 0 then
+        return false
+    end
+    local key, newest = prefix .. 'lingered:' .. worker, redis.call('HGET', prefix .. 'meta', 'sequence')
+    if redis.call('GET', key) == newest then
+        return false
+    end
+    redis.call('SET', key, newest, 'PX', LINGERED_MS)
+    return true
+end
+
 -- Waiting jobs that may join a batch, in order.
 local function batch_members(job, count)
     if not job.batch_key or count < 1 then
@@ -129,9 +172,4 @@ local function near_members(job, count)
         end
     end
     return ids
-end
-
-local function may_start(job)
-    local gid = group_of(job)
-    return not gid or not held_until(load_group(gid))
 end

@@ -126,7 +126,7 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wish
     end
     local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms(meta) or NEVER)
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
-    local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0)
+    local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0 or leaves_wake_up(worker, ready_ms))
     local is_for_others = slots == 0 and meta.grouped and sleep_ms < NEVER -- a group may be held by another limit now
     if may_wake and (is_for_others or has_startable(meta)) then
         wake_worker()

@@ -1,14 +1,11 @@
 """A job as a function without `await` sees it."""
 
 import inspect
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Protocol
 
 from orchestrator.active_job import ActiveJob
-from orchestrator.job import CancelRequest, Job
-
-T = TypeVar("T")
+from orchestrator.held_job import HeldJob
+from orchestrator.job import CancelRequest
 
 _OF_THE_WORKER = frozenset({"close"})
 
@@ -25,7 +22,7 @@ class Flag(Protocol):
         ...
 
 
-class SyncJob:
+class SyncJob(HeldJob):
     """What a plain function gets: an `ActiveJob` whose methods return when they are done.
 
     cancel_requested: set soon after somebody canceled the job; stop, and raise `JobCanceled`.
@@ -34,7 +31,6 @@ class SyncJob:
     `LeaseLost`: for a thread, which cannot be ended from outside, that is how it learns to stop.
     """
 
-    job: Job
     cancel_requested: Flag
 
     @property
@@ -43,48 +39,9 @@ class SyncJob:
         raise NotImplementedError
 
     @property
-    def id(self) -> str:
-        """The job's id."""
-        return self.job.id
-
-    @property
-    def name(self) -> str:
-        """What kind of job it is."""
-        return self.job.name
-
-    @property
     def lease(self) -> str:
         """The token by which this attempt holds the job."""
         return self.job.lease or ""
-
-    @property
-    def run(self) -> int:
-        """1, and one more for each manual retry."""
-        return self.job.run
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt of the run this is, from 1."""
-        return self.job.attempts_started
-
-    @property
-    def attempts_made(self) -> int:
-        """Attempts of the run that have ended; stalls and hand-backs do not count."""
-        return self.job.attempts_made
-
-    @property
-    def attempt_key(self) -> str:
-        """Names this attempt among all of the job; its files go under `<id>/<attempt_key>/`."""
-        return self.job.attempt_key
-
-    @property
-    def data(self) -> Any:
-        """The data, as plain JSON values."""
-        return msgspec.json.decode(self.job.data)
-
-    def data_as(self, type_: type[T]) -> T:
-        """The data, decoded and validated as `type_`."""
-        return self.job.data_as(type_)
 
     # ── telling ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,15 +6,21 @@ from typing import Any
 from tests.model.ending import Ending
 from tests.model.grouping import ModelGroup
 from tests.model.job import ModelJob
+from tests.model.memory import LINGERED_MS
 from tests.model.state import ordered
 
 WINDOW = 32
 WINDOW_GROUPS = 8
 MOST_LEAD = 4
+MOST_EXAMINED = 64
 
 
 class Choosing(Ending):
     """Chooses among the jobs whose turn is near."""
+
+    _batches: dict[str, list[ModelJob]]
+    """What is known of batches in this call."""
+    _examined: int
 
     def take_by_wish(self, count: int, wishes: dict[str, Any], start: Callable[[ModelJob], None]) -> int | None:
         """Start what the worker wishes; in how many ms a batch is ready that is too small now."""
@@ -30,6 +36,13 @@ class Choosing(Ending):
                 break
         return ready_ms
 
+    def leaves_wake_up(self, worker: str, ready_ms: int | None) -> bool:
+        """Whether a worker that lingers wakes the next one: once for all that has come."""
+        if not ready_ms or self.memory.lingered.get(worker) == str(self.sequence):
+            return False
+        self.memory.lingered.set(worker, str(self.sequence), self.now + LINGERED_MS)
+        return True
+
     def _fill_batch(self, key: str | None, places: int, start: Callable[[ModelJob], None]) -> None:
         """With those of the key that are next; where some may not start, with those whose turn is near."""
         for near in (False, True):
@@ -37,12 +50,13 @@ class Choosing(Ending):
                 return
             found = [job for job in self._near() if job.batch_key == key] if near else self.in_batch(key)[:places]
             for job in found:
-                if places and (job.group is None or self.held_until(self.load_group(job.group)) is None):
+                if places and self._may_start(job):
                     self.leave_wait(job)
                     start(job)
                     places -= 1
 
     def _choose(self, wishes: dict[str, Any]) -> tuple[ModelJob | None, int | None]:
+        self._batches, self._examined = {}, 0
         window = self._near()
         found, passed, ready_ms = self._pick(window, wishes)
         if found is None:
@@ -90,10 +104,28 @@ class Choosing(Ending):
     def _linger_left(self, job: ModelJob, batch: dict[str, int] | None) -> int:
         if not batch or job.batch_key is None or batch["min_size"] <= 1:
             return 0
-        waiting = self.in_batch(job.batch_key)
-        if len(waiting) >= batch["min_size"]:
+        if job.batch_key not in self._batches:
+            self._batches[job.batch_key] = self._startable(job.batch_key, batch["min_size"])
+        ready = self._batches[job.batch_key]
+        if len(ready) >= batch["min_size"]:
             return 0
-        return max((waiting[0].entered_at or 0) + batch["linger_ms"] - self.now, 0)
+        return max(((ready or [job])[0].entered_at or 0) + batch["linger_ms"] - self.now, 0)
+
+    def _startable(self, key: str, enough: int) -> list[ModelJob]:
+        """Those of a batch that count: of groups that may start."""
+        members = self.in_batch(key)[: max(WINDOW, enough)]
+        if not self.grouped or self._examined >= MOST_EXAMINED:
+            return members
+        found: list[ModelJob] = []
+        for job in members:
+            if len(found) < enough:
+                self._examined += 1
+                if self._may_start(job):
+                    found.append(job)
+        return found
+
+    def _may_start(self, job: ModelJob) -> bool:
+        return job.group is None or self.held_until(self.load_group(job.group)) is None
 
     def _may_overtake(self, job: ModelJob, first: ModelJob, heads: dict[str | None, int]) -> bool:
         if (job.group is None) != (first.group is None) or heads[job.group] != _score(job):

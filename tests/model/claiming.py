@@ -41,7 +41,9 @@ class Claiming(Choosing):
             self.limits.count_starts(self.now, len(claims), worker, own)
         sleep_ms = self._sleep_ms(more, limited_ms, ready_ms)
         is_for_others = slots == 0 and self.grouped and sleep_ms >= 0
-        may_wake = is_own_limit or (limited_ms is None and (claims or slots == 0))
+        may_wake = is_own_limit or (
+            limited_ms is None and (claims or slots == 0 or self.leaves_wake_up(worker, ready_ms))
+        )
         if may_wake and (is_for_others or self._has_startable()):
             self.wake()
         return claims, sleep_ms, is_own_limit

@@ -127,6 +127,7 @@ class Cleaning(Steering):
             "answer": memory.lanes.entries if ":" in rest else memory.answers.entries, "dedup": self.dedup,
             "dedup_next": self.dedup_next, "ginfo": self.groups, "grate": self.group_windows,
             "metrics": counters.minutes, "worker": self.worker_records, "rate": self.limits.workers,
+            "lingered": memory.lingered.entries,
         }  # fmt: skip
         places = {"groups": "ring", "groups:held": "held", "groups:idle": "idle"}
         if name in places:

@@ -9,6 +9,7 @@ ANSWER_MS = 60_000
 LANE_MS = 120_000
 TOMBSTONE_MS = 60_000
 RESULT_MS = 60_000
+LINGERED_MS = 60_000
 
 
 class LaneCall(NamedTuple):
@@ -39,6 +40,7 @@ class Memory:
         self.lanes: Expiring[LaneCall] = Expiring()
         self.tombstones: Expiring[dict[str, Any]] = Expiring()
         self.results: Expiring[str] = Expiring()
+        self.lingered: Expiring[str] = Expiring()
 
     def answer(self, now: int, token: str, text: Any) -> Any:
         self.answers.set(token, text, now + ANSWER_MS)
@@ -66,7 +68,7 @@ class Memory:
         )  # fmt: skip
 
     def end_before(self, now: int) -> None:
-        for each in (self.answers, self.lanes, self.tombstones, self.results):
+        for each in (self.answers, self.lanes, self.tombstones, self.results, self.lingered):
             each.end_before(now)
 
 

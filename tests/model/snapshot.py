@@ -183,6 +183,7 @@ def _memory(model: Reference) -> dict[str, Key]:
         keys[f"gone:{job_id}"] = gone | {"event": gone["event"].id}, ends_at
     for job_id, (result, ends_at) in memory.results.entries.items():
         keys[f"result:{job_id}"] = result, ends_at
+    keys |= {f"lingered:{worker}": entry for worker, entry in memory.lingered.entries.items()}
     return keys
 
 

@@ -138,6 +138,36 @@ async def test_a_small_batch_goes_when_its_oldest_job_has_lingered(queue: Queue,
     assert (done[0].started_at or 0) - done[0].created_at >= 300
 
 
+async def test_a_worker_that_lingers_leaves_a_wake_up_to_the_others_once(scene: Scene) -> None:
+    wishes = b'{"batch":{"min_size":3,"linger_ms":60000}}'
+
+    async def was_left() -> bool:
+        return bool(await scene.client.zpopmin(f"{scene.prefix}marker"))
+
+    for job_id in ("a", "b"):
+        await scene.add(job_id, batch_key="wide")
+        assert await was_left()
+        assert await claimed(scene, 4, wishes) == []
+        assert await was_left()
+        assert await claimed(scene, 4, wishes) == []
+        assert not await was_left(), "or it would wake itself for ever"
+
+
+async def test_jobs_that_may_not_start_neither_fill_a_batch_nor_make_it_linger(scene: Scene) -> None:
+    wishes = b'{"batch":{"min_size":3,"linger_ms":60000}}'
+    await scene.queue.pause_group("held")
+    for number in range(3):
+        await scene.add(f"held{number}", group="held", batch_key="wide")
+    await scene.client.hset(f"{scene.prefix}state:held0", "sg", 1)  # it has waited for long
+    await scene.add("a", group="free", batch_key="wide")
+    assert await claimed(scene, 4, wishes) == []
+    await scene.add("b", batch_key="wide")
+    assert await claimed(scene, 4, wishes) == []
+    await scene.queue.resume_group("held")
+    assert sorted(await claimed(scene, 4, wishes)) == ["b", "held0", "held1", "held2"]
+    await check_queue(scene.queue)
+
+
 async def test_a_batch_respects_groups_that_are_full(scene: Scene) -> None:
     await scene.queue.set_group_concurrency("b", 1)
     for number, group in enumerate("abba"):

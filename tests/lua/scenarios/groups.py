@@ -126,6 +126,15 @@ async def _(scene: Scene) -> Call:
     return claiming(4, batch={"min_size": 2, "linger_ms": 500_000})
 
 
+@scenario("move_to_active", "a batch most of whose jobs are in a group that may not start")
+async def _(scene: Scene) -> Call:
+    await scene.queue.pause_group("g")
+    for number in range(3):
+        await scene.add(f"{number}", group="g", batch_key="wide")
+    await scene.add("a", group="h", batch_key="wide")
+    return claiming(4, batch={"min_size": 2, "linger_ms": 500_000})
+
+
 @scenario("move_to_active", "a batch that has lingered, and a job without one")
 async def _(scene: Scene) -> Call:
     await scene.add("a", batch_key="wide")

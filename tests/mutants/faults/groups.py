@@ -58,11 +58,13 @@ FAULTS = [
         ("now - job.passed_at >= patience_ms", "now - job.passed_at < patience_ms", "patience is upside down"),
         ("            record.passed_at = now\n", "            local _ = now\n", "who was passed over never learns it"),
         (
-            "redis.call('ZCARD', key) >= batch.min_size",
-            "redis.call('ZCARD', key) > batch.min_size",
+            "batch.size >= wish.min_size",
+            "batch.size > wish.min_size",
             "a batch lingers that is large enough",
         ),
-        ("entered_at + batch.linger_ms - now", "entered_at - now", "no batch lingers"),
+        ("if may_start(job) then", "if job then", "jobs of a paused group fill a batch"),
+        ("redis.call('GET', key) == newest", "false", "two workers that linger wake each other for ever"),
+        ("entered_at + wish.linger_ms - now", "entered_at - now", "no batch lingers"),
         ("if other.batch == job.batch_key then", "if other.batch then", "a batch takes jobs of other keys"),
     ),
     *faults_of(

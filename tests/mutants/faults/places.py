@@ -42,7 +42,7 @@ FAULTS = [
         "includes/take_next.lua",
         ("redis.call('ZREM', prefix .. 'deadlines', job.id)", "local _ = job", "a job that has started expires"),
         ("'ZPOPMIN'", "'ZPOPMAX'", "the last comes first"),
-        ("(#claims > 0 or slots == 0)", "slots == 0", "wake-ups do not chain"),
+        ("#claims > 0 or slots == 0", "slots == 0", "wake-ups do not chain"),
         ("next_due_ms(meta) or NEVER", "NEVER", "a worker sleeps over a delayed job"),
         ("is_own_limit or not limited_ms", "not limited_ms", "a worker at its own limit leaves the others asleep"),
     ),
