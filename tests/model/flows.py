@@ -22,12 +22,12 @@ class Flows(Adding, Steering):
         self._refuse_places([entry for entry, is_new in zip(entries, new, strict=True) if is_new])
         replies: list[tuple[bool, int]] = []
         for entry, is_new in zip(entries, new, strict=True):
-            reply = self.store(token, *entry[1:2], *entry[3:]) if is_new else None
-            if entry.parent == 0:
-                outcome, _, created_at, _ = reply or self.added_before(token, entry.job_id) or ("", "", 0, "")
-                replies.append((outcome == "added", created_at))
-                if is_new:
-                    self.link_child(self.jobs[entry.job_id])
+            before = None if is_new or entry.parent else self.added_before(token, entry.job_id)
+            reply = self.store(token, entry.job_id, entry.header, entry.data) if is_new else before
+            if reply and not entry.parent:
+                replies.append((reply[0] == "added", reply[2]))
+            if is_new and not entry.parent:
+                self.link_child(self.jobs[entry.job_id])
         for entry, is_new in zip(entries, new, strict=True):
             if is_new and entry.parent:
                 self.jobs[entries[entry.parent - 1].job_id].family[f"{entry.queue}:{entry.job_id}"] = "p"

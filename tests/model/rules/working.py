@@ -92,6 +92,20 @@ class WorkingRules(RuledMachine):
             self.call("move_to_finished", *lane_call, finishes, wishes, keep)
             self._look_for_sleepers()
 
+    @rule(
+        2,
+        when=lambda self: any(job.header.attempts > 1 for job in self.model.of("active")),
+        pick=picks,
+        outcome=st.sampled_from(["completed", "failed"]),
+    )
+    def an_attempt_fails_and_the_next_ends_the_job(self, pick: int, outcome: str) -> None:
+        jobs = [job for job in self.model.of("active") if job.header.attempts > 1]
+        job = jobs[pick % len(jobs)]
+        for each in ("failed", outcome):
+            if job.state == "active":
+                lane_call = (*self.lane(0), 20_000, INTERVAL_MS, 9)
+                self.call("move_to_finished", *lane_call, [self._ending(job, each, 1, 0)], b"", b"")
+
     @rule(2, pick=picks, lease_ms=leases_ms, cancel_ms=st.sampled_from([0, 1000, 5000]))
     def renew(self, pick: int, lease_ms: int, cancel_ms: int) -> None:
         held = [(job.id, job.lease or "") for job in self.model.of("active")]

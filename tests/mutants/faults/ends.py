@@ -6,6 +6,7 @@ TESTS = (
     "tests/orchestrator/test_metrics.py",
     "tests/orchestrator/test_queue_events.py",
     "tests/orchestrator/test_queue_attempts.py",
+    "tests/orchestrator/test_steps.py",
 )
 FAULTS = [
     *faults_of(

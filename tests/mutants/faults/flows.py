@@ -2,7 +2,12 @@
 
 from tests.mutants.mutant import faults_of
 
-TESTS = ("tests/orchestrator/test_flows_children.py", "tests/orchestrator/test_flows_policies.py")
+TESTS = (
+    "tests/orchestrator/test_flows_children.py",
+    "tests/orchestrator/test_flows_policies.py",
+    "tests/orchestrator/test_flows_steering.py",
+    "tests/orchestrator/test_flows_with_others.py",
+)
 FAULTS = [
     *faults_of(
         "includes/children.lua",
@@ -53,7 +58,6 @@ FAULTS = [
             "    if false then\n        return error_json",
             "each level wraps the error",
         ),
-        ("kind == 'f' and policy == 'fail_parent' and", "kind == 'f' and", "a failure that is ignored is blamed"),
         (
             "and redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1",
             "",
