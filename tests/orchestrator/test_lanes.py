@@ -42,7 +42,7 @@ class Calls:
         self.may_go_on.set()
         self._look = look
         self._run = worker.queue.scripts._run
-        worker.queue.scripts._run = self._watched  # type: ignore[method-assign]
+        worker.queue.scripts._run = self._watched  # type: ignore[assignment, method-assign]
 
     async def _watched(self, name: str, *args: Any) -> Any:
         if name not in ("move_to_finished", "move_to_active"):
