@@ -1,6 +1,6 @@
 """Leases and tokens: who holds a job, and what a call that is sent again does."""
 
-from tests.mutants.mutant import faults_of
+from tests.mutants.mutant import Mutant, faults_of
 
 TESTS = ("tests/orchestrator/test_bulk.py",)
 FAULTS = [
@@ -61,6 +61,13 @@ FAULTS = [
         "add_bulk.lua",
         ("if before or is_repeat then", "if before then", "a bulk sent again adds what has gone in the meantime"),
     ),
+    Mutant(
+        "add_jobs.lua",
+        "or refuse_waiting(meta, 1)",
+        "or full",
+        "more jobs wait than may",
+        ("tests/orchestrator/test_adding_together.py",),
+    ),
     *faults_of(
         "includes/new_jobs.lua",
         ("token .. '.' .. int(k)", "token", "all jobs of a call have one token"),
@@ -75,7 +82,6 @@ FAULTS = [
             "    return full or parent and refuse_stranger(parent, job.id)\n        or answer_before(job)",
             "an add sent again to a queue that has filled up is refused",
         ),
-        ("or refuse_waiting(meta, 1)", "or full", "more jobs wait than may"),
         ("refuse_group(header.g, 1)", "full", "more jobs of a group wait than may"),
     ),
 ]
