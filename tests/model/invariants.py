@@ -117,7 +117,7 @@ class Invariants:
             kind, _, rest = name.partition(":")
             if kind in ("job", "state", "log", "lines", "children"):
                 assert ends_at == int(records[rest].get("expires_at", -1)), f"{name} ends at {ends_at}"
-            elif kind in ("answer", "gone", "result", "preview", "rate", "grate", "worker", "metrics"):
+            elif kind in ("answer", "gone", "result", "preview", "lingered", "rate", "grate", "worker", "metrics"):
                 assert ends_at > 0, f"{name} never ends"
             elif kind != "dedup":
                 assert ends_at == -1, f"{name} ends at {ends_at}"
