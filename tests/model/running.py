@@ -18,7 +18,7 @@ from tests.model.rig import Rig
 from tests.model.rules.weighted import ran
 from tests.servers import Server
 
-EXAMPLES, STEPS = 150, 50
+EXAMPLES, STEPS = 180, 50
 """What the test suite runs: the same histories each time."""
 OUTBOX_MAX = 4
 """So few that a history gets there."""

@@ -91,7 +91,7 @@ class FlowRules(RuledMachine):
         if finishes := [self._end(job, outcome, pick, pause_ms) for job in ending]:
             self.call("move_to_finished", *self.lane(lane), 20_000, INTERVAL_MS, 0, finishes)
 
-    @rule(2, when=lambda self: any(job.family for job in self.model.of("active")), pick=picks, outcome=ends)
+    @rule(9, when=lambda self: any(job.family for job in self.model.of("active")), pick=picks, outcome=ends)
     def a_parent_ends_its_attempt(self, pick: int, outcome: str) -> None:
         parents = [job for job in self.model.of("active") if job.family]
         finish = self._end(parents[pick % len(parents)], outcome, pick, pick % 3 * 1000 - 1000)

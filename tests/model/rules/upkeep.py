@@ -42,7 +42,7 @@ class UpkeepRules(RuledMachine):
     def scan_expired(self, limit: int) -> None:
         self.call("remove_expired", limit)
 
-    @rule(4, when=lambda self: self.model.sweep)
+    @rule(12, when=lambda self: self.model.sweep)
     def sweep_files(self) -> None:
         paths = self.model.get_due_files(2)
         self.call("get_due_files", 2)

@@ -93,7 +93,7 @@ class WorkingRules(RuledMachine):
             self._look_for_sleepers()
 
     @rule(
-        2,
+        4,
         when=lambda self: any(job.header.attempts > 1 for job in self.model.of("active")),
         pick=picks,
         outcome=st.sampled_from(["completed", "failed"]),

@@ -5,6 +5,7 @@ from tests.mutants.mutant import faults_of
 TESTS = (
     "tests/orchestrator/test_flows_children.py",
     "tests/orchestrator/test_flows_policies.py",
+    "tests/orchestrator/test_flows_reading.py",
     "tests/orchestrator/test_flows_steering.py",
     "tests/orchestrator/test_flows_with_others.py",
 )
