@@ -127,6 +127,7 @@ class Cleaning(Steering):
             "answer": memory.lanes.entries if ":" in rest else memory.answers.entries, "dedup": self.dedup,
             "dedup_next": self.dedup_next, "ginfo": self.groups, "grate": self.group_windows,
             "metrics": counters.minutes, "worker": self.worker_records, "rate": self.limits.workers,
+            "untold": self.untold_lists,
         }  # fmt: skip
         places = {"groups": "ring", "groups:held": "held", "groups:idle": "idle"}
         if name in places:
@@ -137,6 +138,8 @@ class Cleaning(Steering):
             self.journal.begin_anew(name)
         elif name == "meta":
             self._forget_meta()
+        elif name == "untold":
+            self.untold.clear()
         elif name in ("rate", "marker", "workers"):
             self.limits.window.starts.clear() if name == "rate" else self.workers.clear() if name == "workers" else None
             self.marker = self.marker and name != "marker"
