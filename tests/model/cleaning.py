@@ -128,6 +128,7 @@ class Cleaning(Steering):
             "dedup_next": self.dedup_next, "ginfo": self.groups, "grate": self.group_windows,
             "metrics": counters.minutes, "worker": self.worker_records, "rate": self.limits.workers,
             "lingered": memory.lingered.entries,
+            "untold": self.untold_lists,
         }  # fmt: skip
         places = {"groups": "ring", "groups:held": "held", "groups:idle": "idle"}
         if name in places:
@@ -138,6 +139,8 @@ class Cleaning(Steering):
             self.journal.begin_anew(name)
         elif name == "meta":
             self._forget_meta()
+        elif name == "untold":
+            self.untold.clear()
         elif name in ("rate", "marker", "workers"):
             self.limits.window.starts.clear() if name == "rate" else self.workers.clear() if name == "workers" else None
             self.marker = self.marker and name != "marker"

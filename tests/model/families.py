@@ -1,5 +1,6 @@
 """Parents and children: what a parent knows of each child, and who waits for whom."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -29,9 +30,9 @@ class Families(State):
     def name_of(self, child: ModelJob) -> str:
         return f"{self.queue}:{child.id}"
 
-    def children_of(self, parent: ModelJob) -> list[ModelJob]:
+    def children_of(self, parent: ModelJob, names: Iterable[str] | None = None) -> list[ModelJob]:
         """Those that are still there, and still its own."""
-        found = [self.jobs.get(name.partition(":")[2]) for name in parent.family]
+        found = [self.jobs.get(name.partition(":")[2]) for name in (parent.family if names is None else names)]
         return [job for job in found if job is not None and job.header.parent and job.header.parent.id == parent.id]
 
     def descendants(self, job: ModelJob) -> list[ModelJob]:

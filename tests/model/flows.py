@@ -7,6 +7,7 @@ from orchestrator.errors import FlowRefused, JobNotFound
 from orchestrator.scripts import FlowEntry
 from tests.model.adding import Adding, header_of
 from tests.model.job import ModelJob
+from tests.model.reading import read_job
 from tests.model.steering import Steering
 
 
@@ -42,6 +43,9 @@ class Flows(Adding, Steering):
         kinds = [text[0] for text in self._known(job_id).family.values()]
         return tuple(kinds.count(kind) for kind in "pcfi")
 
+    def get_children(self, start: int, count: int, parents: Sequence[tuple[str, str]]) -> Any:
+        return [self._children_page(job_id, start, start + count) for _, job_id in parents]
+
     def remove_child_dependency(self, token: str, job_id: str) -> bool:
         return bool(self.once(token, lambda: str(int(self.drop_child(self._known(job_id))))) == "1")
 
@@ -57,6 +61,11 @@ class Flows(Adding, Steering):
             return f"{len(idle)} 0"
 
         return int(self.once(token, effect).split(" ")[0]), False
+
+    def _children_page(self, job_id: str, first: int, stop: int) -> tuple[int, list[Any]]:
+        parent = self.jobs.get(job_id)
+        names = [*parent.family][first:stop] if parent is not None else []
+        return len(names), [read_job(job) for job in self.children_of(parent, names)] if parent is not None else []
 
     def _is_new_root(self, token: str, entry: FlowEntry) -> bool:
         parent = header_of(entry.header).parent

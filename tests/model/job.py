@@ -110,7 +110,8 @@ class ModelJob:
     def ends_by_header(self) -> bool:
         """Whether the header says anything about the job's end."""
         kept = self.header.complete_age_s, self.header.complete_count, self.header.fail_age_s, self.header.fail_count
-        return any(value is not None for value in kept) or bool(self.header.deduplication or self.header.has_files)
+        others = self.header.deduplication, self.header.parent, self.header.has_files
+        return any(value is not None for value in kept) or any(others)
 
     @property
     def files(self) -> str | None:

@@ -7,6 +7,7 @@ from tests.model.rules.groups import GroupRules
 from tests.model.rules.reading import ReadingRules
 from tests.model.rules.repeating import RepeatingRules
 from tests.model.rules.steering import SteeringRules
+from tests.model.rules.untold import UntoldRules
 from tests.model.rules.upkeep import UpkeepRules
 from tests.model.rules.working import WorkingRules
 
@@ -18,6 +19,7 @@ class Machine(
     CleaningRules,
     GroupRules,
     FlowRules,
+    UntoldRules,
     UpkeepRules,
     RepeatingRules,
     ReadingRules,

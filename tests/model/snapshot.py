@@ -97,6 +97,8 @@ def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
     for state in FINISHED:
         forever |= {state: dict(model.finished[state]), f"expires:{state}": dict(model.expires[state])}
     forever |= {name: dict(getattr(model, name)) for name in ("dead", "deadlines", "sweep", "workers")}
+    forever |= {"untold": dict(model.untold)}
+    forever |= {f"untold:{root}": _list(entries) for root, entries in model.untold_lists.items()}
     forever |= {"totals": _texts(model.counters.totals), "totals:before": _texts(model.counters.before)}
     keys = {name: (value, -1) for name, value in (forever | _groups(model)).items()}
     for job in model.jobs.values():

@@ -34,6 +34,8 @@ class State(Grouping):
         self.previews: dict[str, tuple[str, int]] = {}
         self.dedup: dict[str, tuple[str, int]] = {}
         self.dedup_next: dict[str, dict[str, str]] = {}
+        self.untold: dict[str, str] = {}
+        self.untold_lists: dict[str, list[str]] = {}
         self.workers: dict[str, int] = {}
         self.worker_records: dict[str, tuple[str, int]] = {}
         self.limits = Limits()

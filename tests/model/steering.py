@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.errors import JobNotFound, WrongState
-from tests.model.ending import Ending
 from tests.model.job import FINISHED, ModelJob
-from tests.model.journal import json
 from tests.model.memory import GoneJob
 from tests.model.reading import read_job
+from tests.model.untold import TOLD_AT_ONCE, Untold
 
 WAITING = ("waiting", "delayed", "waiting-children")
 UNFINISHED = (*WAITING, "active")
@@ -16,7 +15,7 @@ KEPT = "kept"
 """Remembered of a call that answered a job which is still there."""
 
 
-class Steering(Ending):
+class Steering(Untold):
     """What an operator or a producer changes. Each is answered from memory when it is sent again."""
 
     def cancel_job(self, token: str, job_id: str, cancel: bytes, *, whole: bool = True) -> Any:
@@ -24,12 +23,13 @@ class Steering(Ending):
         if before is not None:
             return self._answer_again(before, job_id)
         job = self._allowed(job_id, *UNFINISHED)
-        family = self.descendants(job) if whole else []
-        self._cancel_one(job, cancel.decode())
+        if whole and job.family:
+            self.list_children(job_id, job)
+            self.untold[job_id] = cancel.decode()
+        self.cancel_one(job, cancel.decode())
         gone = GoneJob(job, read_job(job))
-        for member in family:
-            if member.finished_at is None:
-                self._cancel_one(member, cancel.decode())
+        if whole:
+            self.tell_untold(job_id, TOLD_AT_ONCE)
         return self._answer_job(token, job, gone)
 
     def reprocess_job(self, token: str, job_id: str) -> Any:
@@ -144,15 +144,6 @@ class Steering(Ending):
 
     def _answer_again(self, before: Any, job_id: str) -> Any:
         return before.reply if isinstance(before, GoneJob) else read_job(self._allowed(job_id, *UNFINISHED, *FINISHED))
-
-    def _cancel_one(self, job: ModelJob, cancel: str) -> None:
-        if job.state != "active":
-            self.leave_waiting(job)
-            job.cancel, job.cancel_at = cancel, self.now
-            self.cancel_finished(job, "{}")
-        elif job.cancel is None:
-            job.cancel, job.cancel_at = cancel, self.now
-            self.tell(job, "canceling", cancel=json(cancel))
 
     def _allowed(self, job_id: str, *states: str) -> ModelJob:
         job = self.jobs.get(job_id)

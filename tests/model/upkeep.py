@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from tests.model.claiming import Claiming
 from tests.model.job import FINISHED
 from tests.model.state import ordered
+from tests.model.untold import TOLD_AT_ONCE, Untold
 
 
-class Upkeep(Claiming):
+class Upkeep(Claiming, Untold):
     """What keeps a queue in order when nobody asks."""
 
     def move_due_jobs(self, limit: int) -> int:
+        if self.untold:
+            (root_id,) = self.untold  # of several the server would choose one: the rules let only one be large
+            self.tell_untold(root_id, TOLD_AT_ONCE)
+            return limit
         if self.grouped:
             self.forget_idle_groups()
         return self.promote_due(limit)

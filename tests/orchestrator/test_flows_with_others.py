@@ -169,13 +169,14 @@ async def test_a_queue_that_does_not_count_is_left_alone(pair: tuple[Scene, Scen
 async def test_a_parent_in_a_queue_of_another_layout_is_left_alone(pair: tuple[Scene, Scene]) -> None:
     above, below = pair
     await family(pair, "a")
+    layout = await above.client.hget(above.queue.keys.meta, "layout")
     await above.client.hset(above.queue.keys.meta, "layout", "9.0")
     before = await dump(above.client, above.prefix)
     with pytest.raises(LayoutMismatch):
         await below.queue.add("page", None, JobOptions(parent=Parent(above.queue.name, "root")))
     assert await below.finish(await claim(below)) == "completed"
     assert await dump(above.client, above.prefix) == before
-    await above.client.hset(above.queue.keys.meta, "layout", "1.0")
+    await above.client.hset(above.queue.keys.meta, "layout", layout)
     assert await states(above, "root") == ["waiting-children"]
     assert await below.queue.remove_child_dependency("a")
     assert await states(above, "root") == ["waiting"]

@@ -133,7 +133,7 @@ async def _(scene: Scene) -> Call:
 @scenario("remove_expired", "what a finish left beyond the count", counts=True)
 async def _(scene: Scene) -> Call:
     for number in range(14):
-        await scene.completed(f"j{number}")
+        await scene.completed(f"j{number:02}")
     await scene.completed("last", remove_on_complete=1)
     return call(10)
 
@@ -141,7 +141,7 @@ async def _(scene: Scene) -> Call:
 @scenario("remove_expired", "what a finish left, and the oldest that stays is gone", counts=True)
 async def _(scene: Scene) -> Call:
     for number in range(14):
-        await scene.completed(f"j{number}")
+        await scene.completed(f"j{number:02}")
     await scene.completed("last", remove_on_complete=1)
     await scene.scripts.remove_job("r", "last")
     return call(10)
@@ -150,7 +150,7 @@ async def _(scene: Scene) -> Call:
 @scenario("move_to_finished", "beyond a count, where another finish has left more to the duty")
 async def _(scene: Scene) -> Call:
     for number in range(24):
-        await scene.completed(f"j{number}")
+        await scene.completed(f"j{number:02}")
     await scene.completed("last", remove_on_complete=1)
     claim = await scene.active("more", remove_on_complete=4)
     return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 0, [Finish("more", claim.lease, "completed", b"1")])

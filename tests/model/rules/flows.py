@@ -125,6 +125,7 @@ class FlowRules(RuledMachine):
         parent = self._some_parent(pick) if pick % 7 else self.any_id(pick)
         self.call("get_dependencies", parent, "0", 10, kinds)
         self.call("get_dependencies_count", parent)
+        self.call("get_children", pick % 3, 1 + pick % 4, [(self.rig.keys.queue, each) for each in (parent, "k0")])
 
     def _header(self, job: tuple[JobOptions, str], parent: str, children: int = 0) -> bytes:
         options, policy = job

@@ -2,7 +2,7 @@
 
 from tests.model.rules.weighted import RuledMachine, picks, rule
 
-DUTIES = ("move_due_jobs", "move_stalled_to_wait", "remove_expired", "obliterate")
+DUTIES = ("move_due_jobs", "move_stalled_to_wait", "remove_expired", "obliterate", "cancel_descendants")
 """What they do is bounded: called again, they go on where they stopped."""
 
 

@@ -8,6 +8,7 @@ FAULTS = [
         "includes/untold.lua",
         ("        list_children(list, job)\n", "", "only the children of a canceled root are told"),
         ("    local left = redis.call('LLEN', list)\n", "    local left = 0\n", "a large family is told in part"),
+        ("        if not job.finished_at then", "        if true then", "a canceled family ends what had ended"),
     ),
     *faults_of(
         "move_due_jobs.lua",

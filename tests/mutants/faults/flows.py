@@ -100,10 +100,6 @@ FAULTS = [
         ("    if waits_for_children(job) then", "    if false then", "a retried parent does not wait"),
     ),
     *faults_of(
-        "cancel_job.lua",
-        ("if not member.job.finished_at then", "if true then", "a canceled family ends what had ended"),
-    ),
-    *faults_of(
         "remove_job.lua",
         ("local active = active_one(family)", "local active = nil", "a removed family leaves a runner"),
     ),
