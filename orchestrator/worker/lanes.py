@@ -50,7 +50,8 @@ class Lanes:
         while going_on:
             done, _ = await asyncio.wait({*going_on, failed}, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
-                ended.result()
+                if not ended.cancelled():  # by `cut_off`
+                    ended.result()
             going_on -= done
 
     def look_again(self) -> None:

@@ -172,8 +172,9 @@ async def test_a_stop_while_a_call_is_under_way_hands_back_what_it_brings(queue:
         await wait_until(lambda: len(gate.ran) == 4)
         calls.may_go_on.clear()
         gate.is_open.set()
+        await ended(queue, *ids[:4])
         await until_active(queue, 4)
-        await wait_until(lambda: calls.under_way == 2)
+        assert calls.under_way == 2
         stopping = asyncio.create_task(worker.stop())
         await wait_until(worker._stopping.is_set)
         calls.may_go_on.set()
