@@ -29,6 +29,7 @@ class Claimer:
     """Claims jobs in lanes: in each at most one call is in flight, so that a call sent again finds its answer.
 
     sent_at: by lane, when its last call was sent (monotonic); the lease of a job that it brought is no older.
+    is_choosy: a call brings one job, or one batch, at most: the next may be another by then.
     under_way: called with a lane, entered while a call of it is in flight.
     """
 
@@ -45,7 +46,7 @@ class Claimer:
         on_trouble: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self.id = new_token()
-        self.jobs_per_slot = wishes.slots
+        self.is_choosy = wishes.is_choosy
         self._queue = queue
         self._blocking = blocking
         self._worker = worker
@@ -74,12 +75,12 @@ class Claimer:
     async def call(self, lane: str, finishes: Sequence[Finish] = (), slots: int = 0) -> Claims | None:
         """Record how attempts ended and claim for free slots, for as long as that takes: no outage loses a result.
 
-        A slot takes a job, or a batch; one call brings one batch at most. None when stopping without Redis.
+        A slot takes a job, or a batch. None when stopping without Redis.
         """
 
         async def call(token: str) -> Claims:
             may_claim = not (self._stopping.is_set() or self.is_paused)
-            jobs = slots * self.jobs_per_slot if may_claim else 0
+            jobs = slots * self._wishes.slots if may_claim else 0
             who = token, lane, self._worker, self._lease_ms, self._interval_ms, jobs
             scripts, wishes = self._queue.scripts, self._wishes.encode()
             if finishes:

@@ -50,7 +50,8 @@ class Lanes:
         while going_on:
             done, _ = await asyncio.wait({*going_on, failed}, return_when=asyncio.FIRST_COMPLETED)
             for ended in done:
-                ended.result()
+                if not ended.cancelled():  # by `cut_off`
+                    ended.result()
             going_on -= done
 
     def look_again(self) -> None:
@@ -65,8 +66,7 @@ class Lanes:
 
     async def _work(self, lane: str) -> None:
         while await self._is_due():
-            most_ends = min(self._most() * self._claimer.jobs_per_slot, MOST_AT_ONCE)
-            finishes, slots = self._runner.take_ended(most_ends), self._free_slots()
+            finishes, slots = self._runner.take_ended(self._most()), self._free_slots()
             if self._runner.ended:
                 self._wake()  # there is more than this call takes
             self._asked += slots
@@ -101,10 +101,11 @@ class Lanes:
 
     def _free_slots(self) -> int:
         """For how many slots a call may ask: what other calls have asked for may come any moment."""
-        return max(0, min(self._concurrency() - self._runner.busy - self._asked, self._most()))
+        most = 1 if self._claimer.is_choosy else self._most()
+        return max(0, min(self._concurrency() - self._runner.busy - self._asked, most))
 
     def _most(self) -> int:
-        return min((self._concurrency() + 1) // 2, MOST_AT_ONCE)
+        return MOST_AT_ONCE if self._claimer.is_choosy else min((self._concurrency() + 1) // 2, MOST_AT_ONCE)
 
     async def _look_out(self) -> None:
         async with self._claimer.looking:

@@ -19,7 +19,7 @@ MAX_WARM = 32
 class Wishes:
     """A limit of the worker's own, batches, and jobs that need what it has warm.
 
-    slots: how many jobs one claim may bring.
+    slots: how many jobs one slot of the worker takes. is_choosy: what comes next depends on what came before it.
     warm_keys: tells the affinity keys of what is loaded, the most recent first; at most 32 are sent.
     """
 
@@ -40,6 +40,7 @@ class Wishes:
         if batch:
             batch.check()
         self.slots = batch.size if batch else 1
+        self.is_choosy = batch is not None or warm_keys is not None
         self._warm_keys = warm_keys
         self._is_failing = False
         self._fixed: dict[str, Any] = {}

@@ -41,8 +41,14 @@ class Calls:
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self._look = look
+        self._seen: list[int] = []
         self._run = worker.queue.scripts._run
         worker.queue.scripts._run = self._watched  # type: ignore[assignment, method-assign]
+
+    def are_over(self) -> bool:
+        """Whether none was made for a while, also none for a marker that was left over: the worker looks out."""
+        self._seen.append(len(self.made) + self.under_way)
+        return self._seen[-10:] == [self._seen[-1]] * 10 and self.under_way == 0
 
     async def _watched(self, name: str, *args: Any) -> Any:
         if name not in ("move_to_finished", "move_to_active"):
@@ -166,8 +172,9 @@ async def test_a_stop_while_a_call_is_under_way_hands_back_what_it_brings(queue:
         await wait_until(lambda: len(gate.ran) == 4)
         calls.may_go_on.clear()
         gate.is_open.set()
+        await ended(queue, *ids[:4])
         await until_active(queue, 4)
-        await wait_until(lambda: calls.under_way == 2)
+        assert calls.under_way == 2
         stopping = asyncio.create_task(worker.stop())
         await wait_until(worker._stopping.is_set)
         calls.may_go_on.set()
@@ -219,7 +226,7 @@ async def test_a_job_that_comes_behind_an_answer_that_says_there_is_none_is_not_
     async with worker:
         await wait_until(lambda: sum(len(gate.ran) for gate in gates.values()) == 3)
         gates["j000"].is_open.set()
-        await wait_until(lambda: len(worker._attempts) == 2 and worker._claimer.is_looking())
+        await wait_until(lambda: len(worker._attempts) == 2 and calls.are_over())
         calls.may_go_on.clear()
         gates["j001"].is_open.set()
         await ended(queue, "j001")
@@ -283,7 +290,8 @@ async def test_large_results_are_spread_over_calls(queue: Queue, url: str) -> No
     assert max(call.ends for call in calls.made) == 3
 
 
-async def test_a_batch_takes_one_slot_and_ends_in_one_call(queue: Queue, url: str) -> None:
+@pytest.mark.parametrize("concurrency", [2, 5])
+async def test_a_batch_takes_one_slot_and_ends_in_one_call(queue: Queue, url: str, concurrency: int) -> None:
     running = most = 0
 
     async def process(jobs: list[ActiveJob]) -> list[int]:
@@ -294,14 +302,15 @@ async def test_a_batch_takes_one_slot_and_ends_in_one_call(queue: Queue, url: st
         running -= 1
         return [1] * len(jobs)
 
-    for number in range(24):
+    for number in range(40):
         await queue.add("paint", None, JobOptions(id=f"b{number}", batch_key="k"))
-    worker = Worker(queue.name, process, url, concurrency=2, batch=Batch(4))
+    worker = Worker(queue.name, process, url, concurrency=concurrency, batch=Batch(4))
     calls = Calls(worker)
     async with worker:
-        await ended(queue, *[f"b{number}" for number in range(24)])
-    assert most == 2
-    assert {(call.ends, call.slots) for call in calls.made if call.ends} == {(4, 4)}
+        await ended(queue, *[f"b{number}" for number in range(40)])
+    assert 1 < most <= concurrency
+    assert {call.ends % 4 for call in calls.made} == {0}, "the jobs of a batch go together"
+    assert {call.slots for call in calls.made} <= {0, 4}, "one batch a call"
     await check_queue(queue)
 
 
