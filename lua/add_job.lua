@@ -20,7 +20,7 @@
 -- Events
 --   added, or duplicated (of the queue) when another call made this id; waiting-children (of its parent)
 --   deduplicated, removed (of the queue, where a job holds this one's deduplication key)
--- include: read_meta, store_job, deduplicate, refuse_add, link_child, count_up
+-- include: read_meta, store_job, deduplicate, refuse_add, link_child
 local _, _ = KEYS[1], KEYS[2]
 local token, id, header_json, data, outbox_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
@@ -49,5 +49,4 @@ if not reply then
         link_child(parent, id)
     end
 end
-flush_counts()
 return reply

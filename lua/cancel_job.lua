@@ -19,7 +19,7 @@
 -- Events
 --   canceled | canceling; of its parent: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, job_answer, leave_waiting, finish_job, descendants, count_up
+-- include: read_meta, job_answer, leave_waiting, finish_job, descendants
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel, whole = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
@@ -64,7 +64,6 @@ for _, member in ipairs(family) do
         in_queue(member.queue, cancel_one, member.job)
     end
 end
-flush_counts()
 if #family > 0 and not job.is_gone then
     job = load_job(id) or job -- its children were counted down in it
 end

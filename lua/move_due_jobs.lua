@@ -14,7 +14,7 @@
 -- Events
 --   added, waiting, failed; of their parents: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, promote_due, groups, count_up
+-- include: read_meta, promote_due, groups
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 
@@ -26,5 +26,4 @@ if meta.grouped then
     forget_idle_groups()
 end
 local moved = promote_due(meta, limit)
-flush_counts()
 return moved
