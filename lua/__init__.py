@@ -12,14 +12,21 @@ _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])
 _KEYS = "local _, _ = KEYS[1], KEYS[2]"
 _READ_WHEN_USED = """\
 setmetatable(S, { __index = function(shared, name)
-    local include = OF[name]
-    local read = include and INCLUDES[include]
+    local number = string.sub(name, -2)
+    local read = INCLUDES[number]
     if read then
-        INCLUDES[include] = nil
+        INCLUDES[number] = false
         read()
         return rawget(shared, name)
     end
 end })"""
+_AT_THE_END = """\
+end)()
+for _, finish in ipairs(AT_END) do
+    finish()
+end
+return reply
+"""
 
 
 class IncludeError(Exception):
@@ -37,7 +44,8 @@ def source(name: str) -> str:
 
     What includes share becomes fields of one table, and an include is read when one of its names is used first: Lua
     allows 200 locals and 60 upvalues, and makes all functions of a script anew at each call, of which most calls need
-    few.
+    few. A field's name ends with the number of its include. What includes put into `AT_END` is called when the script
+    has its reply, however it came to that.
     """
     return paste(name, _read)
 
@@ -50,24 +58,27 @@ def paste(name: str, read: Callable[[str], str]) -> str:
     words = {include: _words(text) for include, text in texts.items()}
     body = _INCLUDE.sub("", script)
     used = _words(body)
+    numbers = {include: f"{number:02}" for number, include in enumerate(texts)}
     shared = {
-        own: include
+        own: f"{own}_{numbers[include]}"
         for include, text in texts.items()
         for own in _own_names(text)
         if own in used or any(own in others for other, others in words.items() if other != include)
     }
     first, _, rest = body.partition(f"\n{_KEYS}\n")
-    pasted = [f"INCLUDES.{include} = function()\n{_share(text, shared)}\nend" for include, text in texts.items()]
-    table = "".join(f"    {own} = '{include}',\n" for own, include in shared.items())
+    pasted = [
+        f"INCLUDES['{numbers[include]}'] = function()\n{_share(text, shared)}\nend" for include, text in texts.items()
+    ]
     return "\n".join(
         [
             first.rstrip("\n"),
-            "local S, INCLUDES = {}, {}",
-            f"local OF = {{\n{table}}}",
+            "local S, INCLUDES, AT_END = {}, {}, {}",
             _READ_WHEN_USED,
             *pasted,
             _KEYS,
-            _share(rest, shared),
+            "local reply = (function()",
+            _share(rest, shared).rstrip("\n"),
+            _AT_THE_END,
         ]
     )
 
@@ -92,7 +103,7 @@ def _own_names(text: str) -> list[str]:
 
 
 def _share(text: str, shared: dict[str, str]) -> str:
-    """The text with shared names as fields of `S`."""
+    """The text with shared names as fields of `S`, named as `shared` says."""
 
     def declare(line: re.Match[str]) -> str:
         names = [name.strip() for name in line["names"].split(",")]
@@ -101,7 +112,7 @@ def _share(text: str, shared: dict[str, str]) -> str:
         return line[0]
 
     def refer(token: re.Match[str]) -> str:
-        return f"S.{token[0]}" if token[0] in shared else token[0]
+        return f"S.{shared[token[0]]}" if token[0] in shared else token[0]
 
     return _TOKEN.sub(refer, _DECLARATION.sub(declare, text))
 

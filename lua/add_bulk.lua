@@ -21,7 +21,7 @@
 -- Events
 --   added, or duplicated (of the queue) when another call made this id; waiting-children (of a parent)
 --   deduplicated, removed (of the queue)
--- include: read_meta, new_jobs, deduplicate, refuse_add, link_child, count_up
+-- include: read_meta, new_jobs, deduplicate, refuse_add, link_child
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
@@ -114,5 +114,4 @@ local replies = {}
 for k, job in ipairs(jobs) do
     replies[k] = add_one(meta, job, is_repeat)
 end
-flush_counts()
 return replies

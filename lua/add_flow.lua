@@ -22,7 +22,7 @@
 --   FLOW_REFUSED     a job below a new root is there already; or the root's own parent cannot take it
 -- Events
 --   added, duplicated (of the queue: another call made a root), waiting-children (of a root's parent)
--- include: read_meta, store_job, link_child, refuse_add, count_up
+-- include: read_meta, store_job, link_child, refuse_add
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
@@ -131,5 +131,4 @@ for _, node in ipairs(nodes) do
         redis.call('HSET', prefix .. 'children:' .. node.id, unpack(node.children))
     end
 end
-flush_counts()
 return replies

@@ -22,7 +22,7 @@
 -- Events
 --   added, or duplicated (of the queue) when another call made this id; waiting-children (of its parent)
 --   deduplicated, removed (of the queue, where a job holds this one's deduplication key)
--- include: read_meta, new_jobs, deduplicate, refuse_add, link_child, count_up
+-- include: read_meta, new_jobs, deduplicate, refuse_add, link_child
 local _, _ = KEYS[1], KEYS[2]
 local token, outbox_max = ARGV[1], tonumber(ARGV[2])
 
@@ -49,5 +49,4 @@ local replies = {}
 for k, job in ipairs(new_jobs(token, ARGV, 3)) do
     replies[k] = add_one(job)
 end
-flush_counts()
 return replies

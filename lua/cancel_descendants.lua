@@ -14,7 +14,7 @@
 -- Events
 --   canceled | canceling; of a parent: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, untold, count_up
+-- include: read_meta, untold
 local _, _ = KEYS[1], KEYS[2]
 local id, limit = ARGV[1], tonumber(ARGV[2])
 
@@ -23,5 +23,4 @@ if refusal then
     return refusal
 end
 local left = tell_untold(id, limit)
-flush_counts()
 return left

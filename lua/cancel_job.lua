@@ -18,7 +18,7 @@
 -- Events
 --   canceled | canceling; of its parent: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, job_answer, untold, count_up
+-- include: read_meta, job_answer, untold
 local _, _ = KEYS[1], KEYS[2]
 local token, id, cancel, whole = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 
@@ -46,5 +46,4 @@ if whole and job.children then
     tell_untold(id, TOLD_AT_ONCE)
     job = not job.is_gone and load_job(id) or job -- its children were counted down in it
 end
-flush_counts()
 return answer_job(token, job)

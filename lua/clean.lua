@@ -18,7 +18,7 @@
 -- Events
 --   cleaned, removed (of the queue); of their parents: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, answer, read_jobs, remove_record, count_up
+-- include: read_meta, answer, read_jobs, remove_record
 local _, _ = KEYS[1], KEYS[2]
 local token, state, start, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local grace_ms, until_at = tonumber(ARGV[5]), ARGV[6]
@@ -61,7 +61,6 @@ end
 if removed > 0 then
     emit_queue_event('cleaned', ',"state":"' .. state .. '","count":' .. int(removed))
 end
-flush_counts()
 local reply = { int(removed), int(kept), until_at }
 answer(token, cjson.encode(reply))
 return reply

@@ -15,7 +15,7 @@
 -- Events
 --   removed (of the queue); of their parents: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, answer, read_jobs, remove_record, count_up
+-- include: read_meta, answer, read_jobs, remove_record
 local _, _ = KEYS[1], KEYS[2]
 local token, state, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -31,5 +31,4 @@ local ids = ids_in(state, 0, limit)
 for _, id in ipairs(ids) do
     remove_record(load_job(id))
 end
-flush_counts()
 return answer(token, int(#ids))

@@ -25,5 +25,4 @@ if refusal then
     return refusal
 end
 local reply = answer_again(token, id) or refuse_closing(meta) or store_job(meta, token, id, header_json, data)
-flush_counts()
 return reply

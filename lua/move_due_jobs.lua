@@ -15,7 +15,7 @@
 --   added, waiting, failed; of their parents: waiting, delayed, failed; removed (of the queue) where only some are kept
 --   canceled, canceling (of families)
 --   duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, promote_due, groups, untold, count_up
+-- include: read_meta, promote_due, groups, untold
 local _, _ = KEYS[1], KEYS[2]
 local limit = tonumber(ARGV[1])
 
@@ -26,12 +26,10 @@ end
 local root_id = redis.call('HRANDFIELD', prefix .. 'untold')
 if root_id then -- also where whoever canceled it is there and tells them
     tell_untold(root_id, TOLD_AT_ONCE)
-    flush_counts()
-    return limit
+        return limit
 end
 if meta.grouped then
     forget_idle_groups()
 end
 local moved = promote_due(meta, limit)
-flush_counts()
 return moved

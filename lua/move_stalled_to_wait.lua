@@ -16,7 +16,7 @@
 --   stalled, waiting, waiting-children, failed, canceled; of its parent: waiting, delayed, failed;
 --   removed (of the queue) where only some are kept
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, recover_stalled, count_up
+-- include: read_meta, recover_stalled
 local _, _ = KEYS[1], KEYS[2]
 local lease_ms, interval_ms, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 
@@ -28,5 +28,4 @@ if not meta.layout then
     return 0
 end
 local recovered = recover_stalled(meta, lease_ms, interval_ms, limit)
-flush_counts()
 return recovered

@@ -22,7 +22,7 @@
 --   active; and of jobs that were due: added, waiting, waiting-children, stalled, failed, canceled; of their parents:
 --   waiting, delayed, failed; removed (of the queue)
 --   duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, take_next, lane, count_up
+-- include: read_meta, take_next, lane
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -37,6 +37,5 @@ if before then
 end
 
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
-flush_counts()
 remember_lane(lane, token, {}, claims, sleep_ms, is_deaf)
 return { claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -30,7 +30,7 @@
 -- Events
 --   completed, failed, canceled, delayed, waiting, waiting-children; drained (of the queue);
 --   and those of move_to_active
--- include: read_meta, lane, take_next, finish_attempt, gather, count_up
+-- include: read_meta, lane, take_next, finish_attempt, gather
 local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
@@ -58,6 +58,5 @@ if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', pref
     emit_queue_event('drained', '')
 end
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
-flush_counts()
 remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
 return { outcomes, claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -18,7 +18,7 @@
 -- Events
 --   paused, removed (of the queue); of parents in other queues: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, read_jobs, leave_active, remove_record, children, count_up
+-- include: read_meta, read_jobs, leave_active, remove_record, children
 local _, _ = KEYS[1], KEYS[2]
 local epoch, force, limit, closing_ms = ARGV[1], ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -68,5 +68,4 @@ for _, state in ipairs(STATES) do
         removed = removed + 1
     end
 end
-flush_counts()
 return removed

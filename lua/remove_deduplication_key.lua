@@ -14,7 +14,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   added, or duplicated (of the queue) when another call made this id
--- include: read_meta, answer, free_key, count_up
+-- include: read_meta, answer, free_key
 local _, _ = KEYS[1], KEYS[2]
 local token, name, owner = ARGV[1], ARGV[2], ARGV[3]
 
@@ -32,5 +32,4 @@ if not value or (owner ~= '' and string.match(value, '^%S+') ~= owner) then
 end
 redis.call('DEL', prefix .. 'dedup:' .. name)
 store_next(name)
-flush_counts()
 return answer(token, '1')

@@ -17,7 +17,7 @@
 -- Events
 --   removed (of the queue); of its parent: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, answer, find_job, remove_record, descendants, count_up
+-- include: read_meta, answer, find_job, remove_record, descendants
 local _, _ = KEYS[1], KEYS[2]
 local token, id, whole = ARGV[1], ARGV[2], ARGV[3] == '1'
 
@@ -51,5 +51,4 @@ for _, member in ipairs(family) do
     in_queue(member.queue, take_out, member.job)
 end
 remove_record(job)
-flush_counts()
 return answer(token, 'removed')

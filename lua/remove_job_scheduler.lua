@@ -13,7 +13,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   unscheduled (of the queue); those of remove_job
--- include: read_meta, answer, schedule_record, replace_iteration, emit, count_up
+-- include: read_meta, answer, schedule_record, replace_iteration, emit
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -35,5 +35,4 @@ redis.call('ZREM', prefix .. 'schedules', id)
 redis.call('ZREM', prefix .. 'schedules:hungry', id)
 note_first_slot(meta)
 emit_queue_event('unscheduled', ',"schedule":"' .. id .. '"')
-flush_counts()
 return answer(token, 'removed')

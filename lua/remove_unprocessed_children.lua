@@ -15,7 +15,7 @@
 -- Events
 --   removed (of the queue); of the parent: waiting, delayed
 --   added, duplicated (of a job that was kept back by its deduplication key)
--- include: read_meta, answer, find_job, remove_record, descendants, count_up
+-- include: read_meta, answer, find_job, remove_record, descendants
 local _, _ = KEYS[1], KEYS[2]
 local token, id = ARGV[1], ARGV[2]
 
@@ -62,5 +62,4 @@ end
 if #removable == 0 then
     more = '0'
 end
-flush_counts()
 return reply_of(answer(token, int(#removable) .. ' ' .. more))

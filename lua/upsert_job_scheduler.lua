@@ -141,6 +141,5 @@ end
 if changed then
     emit_queue_event('scheduled', ',"schedule":"' .. id .. '"')
 end
-flush_counts()
 answer(token, '1')
 return schedule_reply(id)

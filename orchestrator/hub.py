@@ -143,7 +143,8 @@ class Hub:
                 if message is None:  # nothing happened, or it was lost between the nodes of a cluster
                     await self._fill_gap()
                 else:
-                    self._hand_out(Event.decode_entry(message))
+                    for entry in message.split(b"\n"):
+                        self._hand_out(Event.decode_entry(entry))
 
     async def _fill_gap(self) -> None:
         """Hand out what happened since the last event that came."""

@@ -1,4 +1,4 @@
--- include: prefix, now, int, read_meta, gather
+-- include: prefix, now, int, read_meta
 -- Counters, for ever and for each minute. A script counts in a table and writes at its end, one command a kind and
 -- queue. `totals` only grows. When another minute begins, what it grew by in the last one becomes `metrics:<minute>`.
 local MINUTE_MS = 60000
@@ -58,7 +58,6 @@ local function flush_queue(meta, kinds)
 end
 
 local function flush_counts()
-    write_sets()
     local home = prefix
     for queue, kinds in pairs(counted) do
         prefix = queue
@@ -66,3 +65,4 @@ local function flush_counts()
     end
     prefix, counted = home, {}
 end
+AT_END[#AT_END + 1] = flush_counts

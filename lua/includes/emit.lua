@@ -5,12 +5,23 @@ local PROGRESS_TO_OUTBOX_MS = 500
 local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
 
+local untold = {} -- by queue: a call's events, told at its end
+
 local function publish(text)
-    local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
-    local entry = event_id .. ' ' .. text
-    redis.call('PUBLISH', prefix .. 'live', entry)
+    local event_id = redis.call('XADD', prefix .. 'events', '*', 'e', text)
+    local entry, entries = event_id .. ' ' .. text, untold[prefix] or {}
+    entries[#entries + 1], untold[prefix] = entry, entries
     return event_id, entry
 end
+
+local function tell_watchers()
+    for queue, entries in pairs(untold) do
+        redis.call('PUBLISH', queue .. 'live', table.concat(entries, '\n'))
+        redis.call('XTRIM', queue .. 'events', 'MAXLEN', '~', MAX_EVENTS)
+    end
+    untold = {}
+end
+AT_END[#AT_END + 1] = tell_watchers
 
 -- An event of the queue: in no job's history. `fields` begins with a comma or is empty.
 local function emit_queue_event(event_type, fields)

@@ -104,7 +104,9 @@ local function finish_attempt(meta, keep, id, lease, outcome, content, pause_ms)
     if outcome == 'rate_limited' then -- before the job is back at its place
         limit_starts(meta, pause_ms)
     end
-    outcome, content = outcome_of_parent(job, outcome, content)
+    if job.failed_child or job.children then
+        outcome, content = outcome_of_parent(job, outcome, content)
+    end
     if job.cancel and outcome ~= 'completed' then
         cancel_finished(job, outcome == 'canceled' and content or '{}')
     else

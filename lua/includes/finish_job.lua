@@ -58,7 +58,9 @@ local function end_run(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
-    free_key(job)
+    if end_options(job).dd then
+        free_key(job)
+    end
     if count == 0 or age_s == 0 then
         redis.call('ZREM', prefix .. 'dead', job.id)
         end_record(job)

@@ -1,6 +1,6 @@
 -- include: prefix, int
--- Changes of sorted sets of jobs, gathered over a call and made with one command a set: `flush_counts` does, and before
--- that whoever reads such a set.
+-- Changes of sorted sets of jobs, gathered over a call and made with one command a set: at its end, and before that by
+-- whoever reads such a set.
 local entering, leaving = {}, {} -- by key
 
 local function entries_of(gathered, set)
@@ -33,3 +33,4 @@ local function write_sets()
     end
     entering, leaving = {}, {}
 end
+AT_END[#AT_END + 1] = write_sets

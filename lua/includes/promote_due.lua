@@ -24,17 +24,24 @@ local function fail_expired(limit)
     return #ids
 end
 
-local function promote_due(meta, limit)
-    local expired = fail_expired(limit)
+local function promote_delayed(limit)
     local members = redis.call('ZRANGEBYSCORE', prefix .. 'delayed', '-inf', int(now), 'LIMIT', 0, limit)
     for _, member in ipairs(members) do
         promote_job(load_job(id_of(member)))
     end
+    return #members
+end
+
+local function promote_due(meta, limit)
+    local moved = 0
+    if redis.call('EXISTS', prefix .. 'deadlines', prefix .. 'delayed') > 0 then
+        moved = fail_expired(limit) + promote_delayed(limit)
+    end
     if not meta.schedule_at or tonumber(meta.schedule_at) > now then
-        return expired + #members
+        return moved
     end
     local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
-    return expired + #members + (more and limit or run)
+    return moved + (more and limit or run)
 end
 
 -- Until the next delayed job or schedule is due, or the next held group may start, in ms; nil while there is none.

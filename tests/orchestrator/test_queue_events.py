@@ -24,7 +24,7 @@ async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(sc
 
         async def all_came() -> bool:
             if message := await channel.get_message(timeout=0.1):
-                live.append(message["data"])
+                live.extend(message["data"].split(b"\n"))
             return len(live) == 6
 
         await wait_until(all_came)

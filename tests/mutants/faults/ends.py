@@ -43,6 +43,7 @@ FAULTS = [
     *faults_of(
         "includes/emit.lua",
         ("job.seq = job.seq + 1", "job.seq = job.seq", "events are not numbered"),
+        ("AT_END[#AT_END + 1] = tell_watchers", "local _ = tell_watchers", "who listens hears nothing"),
         ("now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS", "false", "the relay hears all progress"),
     ),
     *faults_of(
