@@ -14,7 +14,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, now, int
+-- include: read_meta, now, int, count_up
 local _, _ = KEYS[1], KEYS[2]
 local kind, start_minute, end_minute = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
