@@ -16,7 +16,7 @@ TWIGS = LEAVES[-3:]
 
 
 def is_large_family(machine: RuledMachine) -> bool:
-    """For rules that concern it; there is no second one."""
+    """There is no second one: of two that are told the duty would choose one."""
     return any(job_id in machine.model.jobs for job_id in (ROOT, BRANCH, *LEAVES)) or bool(machine.model.untold)
 
 
@@ -32,18 +32,24 @@ class UntoldRules(RuledMachine):
             self.call("move_to_active", *self.lane(0), 20_000, INTERVAL_MS, starts)
         if pick % 4 == 0:
             self.call("get_children", 20, 10, [(self.rig.keys.queue, each) for each in (ROOT, BRANCH, "nobody")])
-        self.cancel_the_large_family(True)
+        self._cancel()
 
-    @rule(1, when=is_large_family, whole=st.sampled_from([True, True, False]))
-    def cancel_the_large_family(self, whole: bool) -> None:
-        self.call("cancel_job", self.token(), ROOT, b'{"by":"me","reason":"large"}', whole=whole)
-
-    @rule(6, when=lambda self: self.model.untold, limit=st.sampled_from([1, 2, TOLD_AT_ONCE]), by_duty=st.booleans())
-    def tell_the_untold(self, limit: int, by_duty: bool) -> None:
-        if by_duty:
+    @rule(
+        6,
+        when=lambda self: self.model.untold,
+        limit=st.sampled_from([1, 2, TOLD_AT_ONCE]),
+        by=st.sampled_from(["the canceler", "the duty", "the duty", "another canceler"]),
+    )
+    def tell_the_untold(self, limit: int, by: str) -> None:
+        if by == "the canceler":
+            self.call("cancel_descendants", next(iter(self.model.untold)), limit)
+        elif by == "the duty":
             self.call("move_due_jobs", limit)
         else:
-            self.call("cancel_descendants", next(iter(self.model.untold)), limit)
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self.call("cancel_job", self.token(), ROOT, b'{"by":"me","reason":"large"}')
 
     def _large_family(self, kept: bool) -> list[FlowEntry]:
         places = [(ROOT, 0), (BRANCH, 1), *((leaf, 2 if leaf in TWIGS else 1) for leaf in LEAVES)]
