@@ -16,7 +16,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, now, check_lease
+-- include: read_meta, now, check_lease, int
 local _, _ = KEYS[1], KEYS[2]
 local lease_ms, cancel_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 

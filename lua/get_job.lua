@@ -27,11 +27,7 @@ if not job then
 end
 local history = {}
 if with_history then
-    if has_history(job) then
-        history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
-    else
-        header_of(job)
-        history = { job.added .. ' ' .. added_text(job) }
-    end
+    history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
+    table.insert(history, 1, job.added .. ' ' .. added_text(job))
 end
 return { job_reply(job), history, last_event_id(meta) }

@@ -63,9 +63,9 @@ local function say_pace()
     local ids = redis.call('ZREVRANGE', prefix .. 'completed', 0, RECENT - 1)
     local count, total_ms = 0, 0
     for _, done in ipairs(ids) do
-        local times = redis.call('HMGET', prefix .. 'state:' .. done, 'a', 'z')
-        if times[1] and times[2] then
-            count, total_ms = count + 1, total_ms + times[2] - times[1]
+        local job = load_job(done)
+        if job and job.started_at then
+            count, total_ms = count + 1, total_ms + job.finished_at - job.started_at
         end
     end
     say('recent', count)

@@ -10,7 +10,7 @@ from lua import names, source
 
 WIDTH = 120
 OPTIONS = ("--std", "lua51+redis", "--no-max-line-length", "--ignore", "211", "--no-color", "--codes", "-q")
-CONFIG = 'stds.redis = { read_globals = { "redis", "cjson", "KEYS", "ARGV" } }\n'
+CONFIG = 'stds.redis = { read_globals = { "redis", "cjson", "cmsgpack", "KEYS", "ARGV" } }\n'
 
 
 def main() -> int:

@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from tests import record
+
 Dump = dict[str, Any]
 
 _FORGETFUL = ("answer:",)
@@ -19,7 +21,7 @@ async def dump(client: Any, prefix: str, *, with_answers: bool = False) -> Dump:
     async for key in client.scan_iter(match=f"{prefix}*", count=1000):
         name = key.decode().removeprefix(prefix)
         if with_answers or not name.startswith(_FORGETFUL):
-            value = await _value(client, key)
+            value = await _value(client, key, name)
             if value is not None:
                 found[name] = value
     _leave_out_times(found)
@@ -54,11 +56,12 @@ def without(found: Dump, *names: str) -> Dump:
     return changed
 
 
-async def _value(client: Any, key: bytes) -> Any:
+async def _value(client: Any, key: bytes, name: str) -> Any:
     kind = (await client.type(key)).decode()
     match kind:
         case "string":
-            return _text(await client.get(key))
+            value = await client.get(key)
+            return _record(value) if name.startswith("state:") else _text(value)
         case "hash":
             fields = await client.hgetall(key)
             return {_text(name): _text(value) for name, value in sorted(fields.items())}
@@ -77,6 +80,10 @@ async def _value(client: Any, key: bytes) -> Any:
             return None
         case _:
             raise AssertionError(f"{key!r} is a {kind}")
+
+
+def _record(packed: bytes) -> dict[str, str]:
+    return {name: str(value) for name, value in sorted(record.unpack(packed).items())}
 
 
 def _text(value: bytes) -> str:

@@ -65,8 +65,8 @@ async def check_queue(queue: Queue) -> Dump:
         record = found.get(f"state:{job_id}")
         assert record is not None, f"{job_id} is in {states} without a record"
         assert f"job:{job_id}" in found, f"{job_id} has no definition"
-        assert record["s"] == states[0], f"{job_id} is in {states} and says {record['s']}"
-        assert ("l" in record) or states[0] != "active"
+        assert record["state"] == states[0], f"{job_id} is in {states} and says {record['state']}"
+        assert ("lease" in record) or states[0] != "active"
     for key in found:
         kind, _, job_id = key.partition(":")
         if kind in ("job", "state", "log", "lines", "children"):
@@ -130,13 +130,13 @@ def _check_order(found: Dump) -> None:
     for key in WITH_MEMBERS:
         for member, score in found.get(key, []):
             record: dict[str, Any] = found[f"state:{member[17:]}"]
-            assert int(member[:16], 16) == int(record["q"])
+            assert int(member[:16], 16) == int(record["sequence"])
             if key == "delayed":
-                assert "u" in record
+                assert "due_at" in record
             else:
-                assert score == int(record.get("p", _header(found, member[17:]).get("p", 0)))
+                assert score == int(record.get("priority", _header(found, member[17:]).get("p", 0)))
     for job_id, _ in found.get("deadlines", []):
-        assert found[f"state:{job_id}"]["s"] in ("waiting", "delayed", "waiting-children")
+        assert found[f"state:{job_id}"]["state"] in ("waiting", "delayed", "waiting-children")
 
 
 def check_children(found: Dump, due: set[str]) -> None:
@@ -146,12 +146,12 @@ def check_children(found: Dump, due: set[str]) -> None:
         if kind != "state" or job_id in due:
             continue
         kinds = [known[0] for known in found.get(f"children:{job_id}", {}).values()]
-        assert [int(record.get(name, 0)) for name in ("ch", "cd", "ci")] == [kinds.count(each) for each in "pci"], (
-            job_id
-        )
-        waits = kinds.count("p") > 0 and "cn" not in record
-        if record["s"] in ("waiting", "delayed", "waiting-children"):
-            assert (record["s"] == "waiting-children") == waits, f"{job_id} is {record['s']} with {kinds}"
+        assert [int(record.get(name, 0)) for name in ("children", "completed_children", "ignored_children")] == [
+            kinds.count(each) for each in "pci"
+        ], job_id
+        waits = kinds.count("p") > 0 and "continued" not in record
+        if record["state"] in ("waiting", "delayed", "waiting-children"):
+            assert (record["state"] == "waiting-children") == waits, f"{job_id} is {record['state']} with {kinds}"
 
 
 def check_groups(found: Dump) -> None:
@@ -162,13 +162,13 @@ def check_groups(found: Dump) -> None:
     active: dict[str, int] = {}
     for job_id, _ in found.get("active", []):
         record = found[f"state:{job_id}"]
-        group = "*" if "ug" in record else _header(found, job_id).get("g")
+        group = "*" if "ungrouped" in record else _header(found, job_id).get("g")
         if group:
             active[group] = active.get(group, 0) + 1
     for group, members in waiting.items():
         for member in members:
             record = found[f"state:{member[17:]}"]
-            assert group == ("*" if "ug" in record else _header(found, member[17:]).get("g"))
+            assert group == ("*" if "ungrouped" in record else _header(found, member[17:]).get("g"))
     for group in set(waiting) | set(active):
         assert f"ginfo:{group}" in found
     for group, info in ((key[6:], value) for key, value in found.items() if key.startswith("ginfo:")):
@@ -218,7 +218,7 @@ def check_deduplication(found: Dump) -> None:
     for key, value in found.items():
         kind, _, name = key.partition(":")
         if kind == "dedup" and " " not in value:
-            assert found[f"state:{value}"]["s"] not in FINISHED, f"{key} is held by {value}, which has ended"
+            assert found[f"state:{value}"]["state"] not in FINISHED, f"{key} is held by {value}, which has ended"
             header = msgspec.json.decode(found[f"job:{value}"].partition("\n")[0])
             assert header["dd"]["i"] == name
         elif kind == "dedup_next":

@@ -136,7 +136,7 @@ end
 
 -- The child's side: calls one of the above in the parent's queue.
 local function tell_parent(job, work, ...)
-    local parent = end_options(job).pa
+    local parent = options_of(job).pa
     if parent then
         return in_queue(parent[1], work, parent[2], queue_name() .. ':' .. job.id, ...)
     end

@@ -10,9 +10,9 @@ local MOST_LEAD = 4 -- how far ahead of its turn a group may be served, in jobs
 -- A waiting job of the window: what its place says of it.
 local function candidate(member, score, group)
     local id = string.sub(member, 18)
-    local found = redis.call('HMGET', prefix .. 'state:' .. id, 'ak', 'bk', 'pt')
-    return { id = id, score = score, group = group, affinity = found[1], batch = found[2],
-        passed_at = tonumber(found[3] or nil) }
+    local job = load_job(id)
+    return { id = id, score = score, group = group, affinity = job.affinity_key, batch = job.batch_key,
+        passed_at = job.passed_at }
 end
 
 local function add_candidates(window, key, count, group)
@@ -77,8 +77,8 @@ local function linger_left(job, wish)
     if batch.size >= wish.min_size then
         return 0
     end
-    local entered_at = tonumber(redis.call('HGET', prefix .. 'state:' .. (batch.first or job.id), 'sg'))
-    return math.max(entered_at + wish.linger_ms - now, 0)
+    local first = load_job(batch.first or job.id)
+    return math.max(first.entered_at + wish.linger_ms - now, 0)
 end
 
 -- Whether serving `job` before `first` keeps the order between priorities and, within bounds, between groups.

@@ -40,7 +40,7 @@ local function event_text(job, event_type, at, seq, fields)
         .. ',"attempt":' .. int(job.started or 0) .. ',"seq":' .. int(seq) .. fields .. '}'
 end
 
--- `added` can be told again from the definition: so a job that only waits needs no history.
+-- `added` can be told again from the definition: so it is in no history.
 local function added_text(job)
     local header = header_of(job)
     local fields = ',"state":"waiting"'
@@ -77,23 +77,14 @@ local function tell_relay(job, event_type, event_id, text)
     redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', data_of(job))
 end
 
--- A job of endless steps must not grow for ever: its first event and the newest stay, and the gap shows in `seq`.
-local function trim_history(job, history)
-    redis.call('LTRIM', history, 1 - MAX_HISTORY, -1)
-    redis.call('LPUSH', history, job.added .. ' ' .. added_text(job))
-end
-
 -- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
 local function emit(job, event_type, fields)
-    local is_first = not has_history(job)
     job.seq = job.seq + 1
     local text = event_text(job, event_type, now, job.seq, fields)
     local event_id, entry = publish(text)
     local history = prefix .. 'log:' .. job.id
-    if is_first then
-        redis.call('RPUSH', history, job.added .. ' ' .. added_text(job), entry)
-    elseif redis.call('RPUSH', history, entry) >= MAX_HISTORY + TRIM_HISTORY then
-        trim_history(job, history)
+    if redis.call('RPUSH', history, entry) >= MAX_HISTORY + TRIM_HISTORY then
+        redis.call('LTRIM', history, -MAX_HISTORY, -1) -- endless steps; the gap shows in `seq`
     end
     tell_relay(job, event_type, event_id, text)
     job.last_event = event_id

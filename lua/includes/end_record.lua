@@ -5,7 +5,7 @@ local FINISHED = { 'completed', 'failed', 'canceled' }
 
 -- Where the adopted pictures of a completed job lie in the storage.
 local function files_of(job)
-    if job.state == 'completed' and end_options(job).f then
+    if job.state == 'completed' and options_of(job).f then
         return job.id .. '/' .. int(job.run) .. '-' .. job.lease
     end
 end
@@ -54,7 +54,7 @@ local function tombstone_of(id)
 end
 
 local function end_record(job)
-    end_options(job) -- read while they are there: they say whom the end concerns
+    options_of(job) -- read while they are there: they say whom the end concerns
     local files = files_of(job)
     if files then
         redis.call('ZADD', prefix .. 'sweep', int(now), files)

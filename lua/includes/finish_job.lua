@@ -14,7 +14,7 @@ end
 
 -- The job's own rule, else that of the worker whose attempt it was; a count of -1 says: keep all.
 local function keep_rule(job)
-    local age_s, count = kept_by(end_options(job), job.state)
+    local age_s, count = kept_by(options_of(job), job.state)
     if job.worker_keep and not age_s and not count then
         age_s, count = kept_by(job.worker_keep, job.state)
     end
@@ -58,7 +58,7 @@ local function end_run(job, state, fields)
         fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
     emit(job, state, fields)
-    if end_options(job).dd then
+    if options_of(job).dd then
         free_key(job)
     end
     if count == 0 or age_s == 0 then
@@ -114,7 +114,7 @@ end
 local function finish_job(job, state, fields)
     local home = prefix
     end_run(job, state, fields)
-    while end_options(job).pa do
+    while options_of(job).pa do
         local kind, content = legacy_of(job)
         local policy = job.header.of or 'fail_parent'
         local blame = kind == 'f' and policy == 'fail_parent' and blame_of(job, content) or nil

@@ -16,7 +16,7 @@ local function store_next(name)
 end
 
 local function free_key(job)
-    local dd = end_options(job).dd
+    local dd = options_of(job).dd
     if not dd then
         return
     end

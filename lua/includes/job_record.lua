@@ -1,115 +1,81 @@
--- include: prefix, int
--- The mutable record of a job: read whole, changed as a table, written back where it changed.
--- Short field names keep the hash a listpack; this is the only place that knows them.
-local TEXTS = {
-    'state', 's', 'added', 'e', 'token', 'k', 'lease', 'l', 'worker', 'w', 'progress', 'g', 'ungrouped', 'ug',
-    'affinity_key', 'ak', 'batch_key', 'bk', 'cancel', 'c', 'reason', 'y', 'error', 'f', 'stack', 'sk', 'result', 'd',
-    'notify', 'b', 'preview', 'pv', 'failed_child', 'fd', 'continued', 'cn', 'checkpoint', 'cp', 'plain', 'pl',
+-- include: prefix
+-- The mutable record of a job: read whole, changed as a table, written whole. It is packed (MessagePack, one value
+-- after the other): first what every job has or gets, in the order of `load_job`, then a map of what only some have.
+-- This is the only place that knows how.
+local RARE = {
+    'priority', 'due_at', 'finished_at', 'expires_at', 'result', 'error', 'stack', 'reason', 'stalled', 'notify',
+    'progress', 'preview', 'reported', 'told_at', 'checkpoint', 'cancel', 'cancel_at', 'entered_at', 'ungrouped',
+    'affinity_key', 'batch_key', 'passed_at', 'children', 'completed_children', 'ignored_children', 'failed_child',
+    'continued', 'delay_after',
 }
-local NUMBERS = {
-    'created_at', 'at', 'run', 'r', 'seq', 'v', 'sequence', 'q', 'priority', 'p', 'due_at', 'u', 'started', 'n',
-    'made', 'm', 'stalled', 't', 'started_at', 'a', 'finished_at', 'z', 'expires_at', 'x', 'reported', 'i',
-    'told_at', 'o', 'entered_at', 'sg', 'passed_at', 'pt', 'cancel_at', 'j', 'children', 'ch',
-    'completed_children', 'cd', 'ignored_children', 'ci', 'delay_after', 'dl',
-}
-local TEXT, NUMBER = {}, {} -- names by short names
-for i = 1, #TEXTS, 2 do
-    TEXT[TEXTS[i + 1]] = TEXTS[i]
-end
-for i = 1, #NUMBERS, 2 do
-    NUMBER[NUMBERS[i + 1]] = NUMBERS[i]
-end
 
--- A record before anything is stored. What every job begins with is not written; the names only make the tables as
--- large at once as records get.
-local function new_record(id)
-    local stored = { run = 1, seq = 1, state = nil, added = nil, token = nil, sequence = nil, created_at = nil,
-        lease = nil, worker = nil, started = nil, started_at = nil, plain = nil, made = nil, result = nil }
-    return { id = id, stored = stored, run = 1, seq = 1, state = nil, added = nil, token = nil, sequence = nil,
-        created_at = nil, lease = nil, worker = nil, started = nil, started_at = nil, plain = nil, made = nil,
-        result = nil, finished_at = nil, header = nil, def = nil }
-end
+local NOTHING = {}
 
 local function load_job(id)
-    local flat = redis.call('HGETALL', prefix .. 'state:' .. id)
-    if #flat == 0 then
+    local text = redis.call('GET', prefix .. 'state:' .. id)
+    if not text then
         return nil
     end
-    local job = new_record(id)
-    local stored = job.stored
-    for i = 1, #flat, 2 do
-        local name, value = TEXT[flat[i]], flat[i + 1]
-        if not name then
-            name, value = NUMBER[flat[i]], tonumber(value)
-        end
-        job[name], stored[name] = value, value
+    local state, sequence, created_at, added, token, seq, run, plain, started, started_at, lease, worker, made, rare =
+        cmsgpack.unpack(text)
+    local job = { id = id, state = state, sequence = sequence, created_at = created_at, added = added, token = token,
+        seq = seq, run = run, plain = plain, started = started, started_at = started_at, lease = lease,
+        worker = worker, made = made, header = nil, def = nil, finished_at = nil, result = nil }
+    for name, value in pairs(rare or NOTHING) do
+        job[name] = value
     end
     return job
 end
 
-local function note_changes(job, names, as_text, changed, cleared)
-    local stored = job.stored
-    for i = 1, #names, 2 do
-        local name = names[i]
-        local value = job[name]
-        if value ~= stored[name] then
-            stored[name] = value
-            if value == nil then
-                cleared[#cleared + 1] = names[i + 1]
-            else
-                changed[#changed + 1] = names[i + 1]
-                changed[#changed + 1] = as_text and as_text(value) or value
-            end
+local function save_job(job)
+    local rare
+    for i = 1, #RARE do
+        local value = job[RARE[i]]
+        if value ~= nil then
+            rare = rare or {}
+            rare[RARE[i]] = value
         end
     end
+    redis.call('SET', prefix .. 'state:' .. job.id, cmsgpack.pack(job.state, job.sequence, job.created_at, job.added,
+        job.token, job.seq, job.run, job.plain, job.started, job.started_at, job.lease, job.worker, job.made, rare),
+        'KEEPTTL')
 end
 
-local function save_job(job)
-    local key, changed, cleared = prefix .. 'state:' .. job.id, {}, {}
-    note_changes(job, TEXTS, nil, changed, cleared)
-    note_changes(job, NUMBERS, int, changed, cleared)
-    if #changed > 0 then
-        redis.call('HSET', key, unpack(changed))
-    end
-    if #cleared > 0 then
-        redis.call('HDEL', key, unpack(cleared))
-    end
+local function def_of(job)
+    job.def = job.def or redis.call('GET', prefix .. 'job:' .. job.id)
+    return job.def
 end
 
 -- The definition, read at most once: its first line is the header, the rest the data.
 local function header_of(job)
     if not job.header then
-        job.def = redis.call('GET', prefix .. 'job:' .. job.id)
-        job.header = cjson.decode(string.sub(job.def, 1, string.find(job.def, '\n', 1, true) - 1))
+        local def = def_of(job)
+        job.header = cjson.decode(string.sub(def, 1, string.find(def, '\n', 1, true) - 1))
     end
     return job.header
 end
 
 local function data_of(job)
-    header_of(job)
-    return string.sub(job.def, string.find(job.def, '\n', 1, true) + 1)
+    local def = def_of(job)
+    return string.sub(def, string.find(def, '\n', 1, true) + 1)
 end
 
-local function priority_of(job)
-    return job.priority or header_of(job).p or 0
+-- Whether the header asks for nothing that claims and ends have to know. Then they do not read it.
+local function is_plain(header)
+    return not (header.p or header.x or header.g or header.ca or header.cc or header.fa or header.fc or header.f
+        or header.dd or header.pa)
 end
 
-local NOTHING = {}
-
--- A start notes whether the header says nothing about the job's end: then it is not read again for that.
-local function note_end(job)
-    local header = header_of(job)
-    if not (header.ca or header.cc or header.fa or header.fc or header.dd or header.pa or header.f) then
-        job.plain = '1'
-    end
-end
-
--- What the header says about the job's end.
-local function end_options(job)
+-- The header, where it has something to say to a claim or an end.
+local function options_of(job)
     return job.plain and NOTHING or header_of(job)
 end
 
--- Before its second event a job has no history: its first can be told from its definition.
+local function priority_of(job)
+    return job.priority or options_of(job).p or 0
+end
+
+-- Before its second event a job has no history: its first is told from its definition.
 local function has_history(job)
     return job.seq > 1
 end
@@ -117,5 +83,5 @@ end
 local UNGROUPED = '*' -- the group of the jobs without a group, where the queue treats them as one
 
 local function group_of(job)
-    return job.ungrouped and UNGROUPED or header_of(job).g
+    return job.ungrouped and UNGROUPED or options_of(job).g
 end

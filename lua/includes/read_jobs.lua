@@ -1,20 +1,21 @@
--- include: prefix, job_record, emit
-local function add_values(reply, job, names, as_text)
-    for i = 1, #names, 2 do
+-- include: prefix, int, job_record, emit
+local TOLD = { 'state', 'sequence', 'added', 'token', 'seq', 'run', 'started', 'started_at', 'lease', 'worker', 'made' }
+
+local function add_values(reply, job, names)
+    for i = 1, #names do
         local value = job[names[i]]
         if value ~= nil then
             reply[#reply + 1] = names[i]
-            reply[#reply + 1] = as_text and as_text(value) or value
+            reply[#reply + 1] = type(value) == 'number' and int(value) or value
         end
     end
 end
 
 -- What readers get of a job: {id, def, created_at, then name, value, name, value …} of the record.
 local function job_reply(job)
-    header_of(job)
-    local reply = { job.id, job.def, int(job.created_at) }
-    add_values(reply, job, TEXTS, nil)
-    add_values(reply, job, NUMBERS, int)
+    local reply = { job.id, def_of(job), int(job.created_at) }
+    add_values(reply, job, TOLD)
+    add_values(reply, job, RARE)
     return reply
 end
 

@@ -26,8 +26,8 @@ local function store_job(meta, token, id, header_json, data, header)
     open_queue(meta)
     leave_past(id)
     header = header or cjson.decode(header_json)
-    local job = new_record(id)
-    job.token, job.created_at, job.header, job.def = token, now, header, header_json .. '\n' .. data
+    local job = { id = id, token = token, created_at = now, run = 1, seq = 1, plain = is_plain(header) or nil,
+        header = header, def = header_json .. '\n' .. data }
     redis.call('SET', prefix .. 'job:' .. id, job.def)
     if header.w then
         job.notify = table.concat(header.w, ' ')

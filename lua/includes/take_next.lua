@@ -11,16 +11,14 @@ local function read_wishes(text)
 end
 
 local function claim_reply(job)
-    header_of(job)
-    return { job.id, job.def, job.created_at, job.lease, job.run, job.started, job.made or 0, job.stalled or 0,
+    return { job.id, def_of(job), job.created_at, job.lease, job.run, job.started, job.made or 0, job.stalled or 0,
         priority_of(job), job.started_at, job.cancel or '', job.error or '', job.checkpoint or '' }
 end
 
 local function start_job(job, lease, worker, lease_ms)
-    if job.started == nil and header_of(job).x then
+    if job.started == nil and options_of(job).x then
         redis.call('ZREM', prefix .. 'deadlines', job.id)
     end
-    note_end(job)
     job.state, job.lease, job.worker = 'active', lease, worker
     job.started, job.started_at, job.progress = (job.started or 0) + 1, now, nil
     job.preview, job.passed_at = nil, nil

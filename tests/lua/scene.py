@@ -8,6 +8,7 @@ from orchestrator.events import Event
 from orchestrator.job import JobOptions
 from orchestrator.queue import Queue
 from orchestrator.scripts import Claim, Claims, Finish
+from tests import record
 
 LEASE_MS = 60_000
 INTERVAL_MS = 1000
@@ -103,6 +104,15 @@ class Scene:
     async def pass_minute(self) -> None:
         """What was counted so far was counted a minute ago."""
         await self.client.hincrby(f"{self.prefix}meta", "minute", -1)
+
+    async def record(self, job_id: str) -> dict[str, Any]:
+        """What is stored of a job beside its definition."""
+        return record.unpack(await self.client.get(f"{self.prefix}state:{job_id}"))
+
+    async def change_record(self, job_id: str, **changed: Any) -> None:
+        """Change that, as if time had gone on."""
+        packed = record.pack(await self.record(job_id) | changed)
+        await self.client.set(f"{self.prefix}state:{job_id}", packed, keepttl=True)
 
     async def _shift(self, key: str, ms: int) -> None:
         for member, score in await self.client.zrange(f"{self.prefix}{key}", 0, -1, withscores=True):

@@ -86,7 +86,6 @@ class Claiming(Choosing):
         job.started, job.started_at = (job.started or 0) + 1, self.now
         job.progress = job.preview = job.passed_at = None
         job.lease_ends_at = self.now + lease_ms
-        job.plain = None if job.ends_by_header else "1"
         self.charge(job)
         self.count("started")
         self.count("wait_ms", max(self.now - job.history[-1].ms, 0))

@@ -9,7 +9,7 @@ import msgspec
 
 from tests.invariants import NEXT, SETS, TOLD, WITH_MEMBERS, check_children, check_deduplication, check_groups
 from tests.model.job import FINISHED
-from tests.model.snapshot import Found, fields_of_the_record
+from tests.model.snapshot import Found
 
 TERMINAL = FINISHED
 WAITING = ("waiting", "delayed", "waiting-children")
@@ -30,7 +30,7 @@ class Invariants:
     def check(self, found: Found, now: int, rate: tuple[int, int] | None) -> None:
         """Assert all of them."""
         keys = {name: value for name, (value, _) in found.keys.items()}
-        records = {name[6:]: _record(value) for name, value in keys.items() if name.startswith("state:")}
+        records = {name[6:]: value for name, value in keys.items() if name.startswith("state:")}
         self._places(keys, records)
         self._payload(keys, records)
         self._counts(keys, records)
@@ -155,8 +155,3 @@ class Invariants:
 
 def _is_scored(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(score, float) for score in value.values())
-
-
-def _record(flat: dict[str, str]) -> dict[str, str]:
-    names = {short: name for name, short in fields_of_the_record().items()}
-    return {"run": "1", "seq": "1"} | {names[short]: value for short, value in flat.items()}

@@ -83,6 +83,7 @@ class ModelJob:
         line, _, self.data = self.definition.partition(b"\n")
         self.header: Header = msgspec.json.decode(line, type=Header)
         self.notify = " ".join(self.header.notify) or None
+        self.plain = "true" if self.is_plain else None
         self.affinity_key, self.batch_key = self.header.affinity_key, self.header.batch_key
 
     @property
@@ -107,11 +108,12 @@ class ModelJob:
         return self.history[0]
 
     @property
-    def ends_by_header(self) -> bool:
-        """Whether the header says anything about the job's end."""
-        kept = self.header.complete_age_s, self.header.complete_count, self.header.fail_age_s, self.header.fail_count
-        others = self.header.deduplication, self.header.parent, self.header.has_files
-        return any(value is not None for value in kept) or any(others)
+    def is_plain(self) -> bool:
+        """Whether the header says nothing that a claim or an end has to know."""
+        header = self.header
+        kept = header.complete_age_s, header.complete_count, header.fail_age_s, header.fail_count
+        others = header.deduplication, header.parent, header.has_files, header.priority, header.expires_ms, header.group
+        return not any(others) and all(value is None for value in kept)
 
     @property
     def files(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests import record
 from tests.model.job import FINISHED, ModelJob
 from tests.model.memory import GoneJob
 from tests.model.reference import Reference
@@ -25,6 +26,19 @@ local read = {
     hash = function(key) return redis.call('HGETALL', key) end,
     zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
     string = function(key) return redis.call('GET', key) end,
+    record = function(key)
+        local values, flat, at = { cmsgpack.unpack(redis.call('GET', key)) }, {}, 0
+        local function add(name, value)
+            flat[#flat + 1] = name
+            flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or tostring(value)
+        end
+        for name in string.gmatch(ARGV[4], '%S+') do
+            at = at + 1
+            if values[at] ~= nil then add(name, values[at]) end
+        end
+        for name, value in pairs(values[at + 1] or {}) do add(name, value) end
+        return flat
+    end,
     list = function(key, name)
         local from = string.sub(name, 1, 4) == 'log:' and ARGV[3] or 0
         local entries = redis.call('LRANGE', key, from, -1)
@@ -35,7 +49,9 @@ local read = {
 for _, key in ipairs(redis.call('KEYS', prefix .. '*')) do
     local name, kind = string.sub(key, #prefix + 1), redis.call('TYPE', key).ok
     if kind ~= 'stream' and name ~= 'clock' then
-        found[#found + 1] = { name, kind, redis.call('PEXPIRETIME', key), read[kind](key, name) }
+        local is_record = string.sub(name, 1, 6) == 'state:'
+        found[#found + 1] = { name, is_record and 'hash' or kind, redis.call('PEXPIRETIME', key),
+            read[is_record and 'record' or kind](key, name) }
     end
 end
 local function new(name, after)
@@ -72,7 +88,9 @@ class Reader:
 
     def read(self, tail: int = TAIL) -> Found:
         """What is there now. Scores and ends are whole milliseconds."""
-        text = self._script([f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail])
+        text = self._script(
+            [f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail, " ".join(record.common_fields())]
+        )
         found, events, outbox, length = msgspec.json.decode(text)
         if events:
             self._event_id = f"({events[-1][0]}"
@@ -154,21 +172,16 @@ def _ending(model: Reference) -> dict[str, Key]:
 
 def _job(job: ModelJob, tail: int) -> dict[str, Key]:
     ends_at = -1 if job.expires_at is None else job.expires_at
-    record = {short: getattr(job, name, None) for name, short in fields_of_the_record().items()}
-    begins_with = {"r": 1, "v": 1}
+    values = {name: getattr(job, name, None) for name in record.fields()}
     keys: dict[str, Value] = {
         "job": job.definition.decode(),
-        "state": {
-            short: str(value)
-            for short, value in record.items()
-            if value is not None and value != begins_with.get(short)
-        },
+        "state": {name: str(value) for name, value in values.items() if value is not None},
         "lines": _list(job.lines),
         "children": dict(job.family),
     }
     if len(job.history) > 1:
-        entries = [(event.id, event.fields) for event in job.history[-tail:]]
-        keys["log"] = entries, len(job.history)
+        entries = [(event.id, event.fields) for event in job.history[1:][-tail:]]
+        keys["log"] = entries, len(job.history) - 1
     return {f"{kind}:{job.id}": (value, ends_at) for kind, value in keys.items()}
 
 
@@ -212,17 +225,10 @@ def _answer(answer: Any) -> Value:
     """What is remembered of a call: a text, a few numbers, or a job that is gone."""
     if not isinstance(answer, GoneJob):
         return list(answer) if isinstance(answer, tuple) else answer
-    record = {name: answer.fields.get(name) for name in fields_of_the_record()} | {"added": answer.added.id}
-    texts = {name: str(value) for name, value in record.items() if value is not None}
+    untold = ("created_at", "plain")
+    values = {name: answer.fields.get(name) for name in record.fields() if name not in untold}
+    texts = {name: str(value) for name, value in (values | {"added": answer.added.id}).items() if value is not None}
     return [answer.id, answer.definition, answer.created_at, texts]
-
-
-@cache
-def fields_of_the_record() -> dict[str, str]:
-    """Name → short name, as the scripts have them."""
-    text = (LUA / "job_record.lua").read_text()
-    block = text.partition("local TEXTS = {")[2].partition("local TEXT,")[0]
-    return dict(re.findall(r"'(\w+)', '(\w+)'", block))
 
 
 @cache

@@ -161,7 +161,7 @@ async def test_a_pause_that_ended_while_a_parent_waited_costs_it_no_more(scene: 
     root = await scene.active("root", attempts=3)
     await child(scene, "a")
     await scene.finish(root, "failed", ERROR, 60_000)
-    await scene.client.hset(f"{scene.prefix}state:root", "u", 1)
+    await scene.change_record("root", due_at=1)
     await scene.finish(await claim(scene))
     history = types(await scene.queue.get_history("root"))
     assert history == ["added", "active", "waiting-children", "waiting"]

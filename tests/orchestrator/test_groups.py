@@ -29,7 +29,7 @@ async def served(scene: Scene, count: int) -> str:
     for _ in range(count):
         (claim,) = (await scene.claim()).claims
         order += claim.job.header.group or "-"
-        await scene.client.hset(f"{scene.prefix}state:{claim.job.id}", "a", 10**13)  # it took no time at all
+        await scene.change_record(claim.job.id, started_at=10**13)  # it took no time at all
         await scene.finish(claim)
     return order
 
@@ -79,7 +79,7 @@ async def test_what_an_attempt_took_is_charged_within_bounds(scene: Scene) -> No
         (claim,) = (await scene.claim()).claims
         order += claim.job.header.group or ""
         began = 10**13 if claim.job.header.group == "q" else 1  # no time at all, or years: a quarter, or four times
-        await scene.client.hset(f"{scene.prefix}state:{claim.job.id}", "a", began)
+        await scene.change_record(claim.job.id, started_at=began)
         await scene.client.hset(scene.queue.keys.meta, "pace", 100_000)
         await scene.finish(claim)
     assert Counter(order)["q"] >= 8
@@ -252,7 +252,7 @@ async def test_groups_and_their_jobs_are_read_in_pages(scene: Scene) -> None:
 async def test_why_waiting_says_what_comes_before_and_what_holds(scene: Scene) -> None:
     await scene.scripts.heartbeat("w", b'{"id":"w"}')
     await scene.completed("done")
-    await scene.client.hset(f"{scene.prefix}state:done", mapping={"a": 1000, "z": 3000})
+    await scene.change_record("done", started_at=1000, finished_at=3000)
     await fill(scene, {"a": 3, "b": 3})
     why = await scene.queue.why_waiting("b1")
     assert (why.state, why.group, why.ahead, why.is_estimate, why.held_by) == ("waiting", "b", 3, True, ())

@@ -71,9 +71,9 @@ async def test_a_batch_of_finishes_is_counted_in_one_go(scene: Scene) -> None:
 
 async def test_times_are_summed_up(scene: Scene) -> None:
     await scene.add("a")
-    await scene.client.hset(f"{scene.prefix}state:a", "e", "1000-0")  # added in 1970
+    await scene.change_record("a", added="1000-0")  # added in 1970
     (claim,) = (await scene.claim()).claims
-    await scene.client.hset(f"{scene.prefix}state:a", "a", (claim.job.started_at or 0) - 5000)
+    await scene.change_record("a", started_at=(claim.job.started_at or 0) - 5000)
     await scene.finish(claim)
     counted = await totals(scene.queue)
     assert counted["wait_ms"] == (claim.job.started_at or 0) - 1000
@@ -164,7 +164,7 @@ async def test_the_stats_tell_what_is_due_and_who_has_waited_longest(scene: Scen
     await scene.add("later", delay_ms=50_000)
     await scene.add("due", delay_ms=1000)
     await scene.client.zadd(f"{scene.prefix}delayed", {await member(scene, "due"): 1})
-    await scene.client.hset(f"{scene.prefix}state:p7", "e", "1000-0")
+    await scene.change_record("p7", added="1000-0")
     await scene.queue.pause()
     stats = await scene.queue.get_stats()
     assert (stats.paused, stats.due, stats.workers, stats.totals) == (True, 1, 0, {"added": 22})

@@ -158,7 +158,7 @@ async def test_jobs_that_may_not_start_neither_fill_a_batch_nor_make_it_linger(s
     await scene.queue.pause_group("held")
     for number in range(3):
         await scene.add(f"held{number}", group="held", batch_key="wide")
-    await scene.client.hset(f"{scene.prefix}state:held0", "sg", 1)  # it has waited for long
+    await scene.change_record("held0", entered_at=1)  # it has waited for long
     await scene.add("a", group="free", batch_key="wide")
     assert await claimed(scene, 4, wishes) == []
     await scene.add("b", batch_key="wide")
@@ -192,10 +192,10 @@ async def test_none_is_passed_over_for_longer_than_the_patience(scene: Scene) ->
     for job_id, key in (("1", "cold"), ("2", "warm"), ("3", "warm")):
         await scene.add(job_id, affinity_key=key)
     assert await claimed(scene, 1, WARM) == ["2"]
-    assert await scene.client.hexists(f"{scene.prefix}state:1", "pt")
+    assert "passed_at" in await scene.record("1")
     await scene.client.hincrby(f"{scene.prefix}state:1", "pt", -60_000)
     assert await claimed(scene, 1, WARM) == ["1"]
-    assert not await scene.client.hexists(f"{scene.prefix}state:1", "pt")
+    assert "passed_at" not in await scene.record("1")
 
 
 async def test_affinity_never_crosses_priorities_and_looks_at_a_bounded_window(scene: Scene) -> None:

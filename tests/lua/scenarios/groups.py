@@ -97,7 +97,7 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.add("a", affinity_key="cold")
     await scene.add("b", affinity_key="warm")
-    await scene.client.hset(f"{scene.prefix}state:a", "pt", 1)
+    await scene.change_record("a", passed_at=1)
     return claiming(1, warm=["warm"], patience_ms=10_000)
 
 
@@ -139,7 +139,7 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.add("a", batch_key="wide")
     await scene.add("b")
-    await scene.client.hset(f"{scene.prefix}state:a", "sg", 1)
+    await scene.change_record("a", entered_at=1)
     return claiming(4, batch={"min_size": 2, "linger_ms": 500_000})
 
 
@@ -148,7 +148,7 @@ async def _(scene: Scene) -> Call:
     await scene.scripts.set_group("1", "a", {"concurrency": 1, "weight": 2.0})
     claim = await scene.active("a", group="a")
     await scene.add("b", group="a")
-    await scene.client.hset(f"{scene.prefix}state:a", "a", 10**13)
+    await scene.change_record("a", started_at=10**13)
     await scene.client.hset(scene.queue.keys.meta, "pace", 1000)
     return call("t", "lane:0", "w", LEASE_MS, INTERVAL_MS, 1, [Finish("a", claim.lease, "completed", b"1")])
 
@@ -208,7 +208,7 @@ async def _(scene: Scene) -> Call:
 async def some_groups(scene: Scene) -> None:
     """A group in each place, and a job without one."""
     await scene.completed("done", group="idle")
-    await scene.client.hset(f"{scene.prefix}state:done", mapping={"a": 1, "z": 40})
+    await scene.change_record("done", started_at=1, finished_at=40)
     await scene.add("plain")
     for number, group in enumerate("abab"):
         await scene.add(f"{number}", group=group)

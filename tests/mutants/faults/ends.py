@@ -48,10 +48,10 @@ FAULTS = [
     ),
     *faults_of(
         "includes/job_record.lua",
-        ("cleared[#cleared + 1] = names[i + 1]", "local _ = names", "a field once set is never cleared"),
-        ("stored = stored, run = 1, seq = 1,", "stored = stored, run = 1, seq = 2,", "the first event is number 2"),
+        ("job.token, job.seq, job.run,", "job.token, job.seq, 1,", "a retried job is in its first run"),
+        ("        'KEEPTTL')", "        'XX')", "a record that ends by itself stays when it is written"),
         (" or header.dd or header.pa", " or header.pa", "an ended job holds its deduplication key"),
-        ("if not (header.ca or", "if not (", "a completed job is kept for ever"),
+        ("header.g or header.ca or", "header.g or", "a completed job is kept for ever"),
     ),
     *faults_of(
         "get_events.lua", ("{ unpack(events, 2) }", "{ unpack(events, 1) }", "a reader gets its last event again")
