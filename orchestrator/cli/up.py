@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from orchestrator.cli.console import err, out, service_url
-from orchestrator.embedded import EmbeddedServer, check_server
+from orchestrator.embedded import SERVER_ENV, EmbeddedServer, check_server
 from orchestrator.errors import StartFailed
 from orchestrator.scripts import connect
 from orchestrator.settings import Settings
@@ -97,6 +97,7 @@ def programs(settings: Settings, server: EmbeddedServer | None) -> list[Program]
         store = Program(
             name="valkey",
             argv=server.command(),
+            env=SERVER_ENV,
             stage=0,
             is_ready=server.is_ready,
             grace_s=60.0,
