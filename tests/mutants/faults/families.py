@@ -12,7 +12,11 @@ FAULTS = [
     ),
     *faults_of(
         "includes/retry_job.lua",
-        ("redis.call('HDEL', prefix .. 'untold', job.id) == 1", "false", "who retries a canceled root still cancels it"),
+        (
+            "redis.call('HDEL', prefix .. 'untold', job.id) == 1",
+            "false",
+            "who retries a canceled root still cancels it",
+        ),
     ),
     *faults_of(
         "move_due_jobs.lua",
