@@ -17,6 +17,9 @@ local function retry_job(job)
     if job.children then
         redis.call('PERSIST', prefix .. 'children:' .. job.id)
     end
+    if redis.call('HDEL', prefix .. 'untold', job.id) == 1 then
+        redis.call('DEL', prefix .. 'untold:' .. job.id) -- who below it has not been told that it was canceled goes on
+    end
     job.run = job.run + 1
     for _, name in ipairs(OF_A_RUN) do
         job[name] = nil

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from orchestrator.api.context import DEADLINE_S, Context
+from orchestrator.api.context import Context
 from orchestrator.errors import InvalidOption, LayoutMismatch, StoreUnavailable
 from orchestrator.log import get_logger
 from orchestrator.metrics import Overview, content_type, prometheus_text
@@ -47,7 +47,7 @@ class MetricsPage:
         async def overview(name: str) -> Overview | None:
             try:
                 async with at_once:
-                    return await Queue(name, own.client, deadline_s=DEADLINE_S).get_overview()
+                    return await Queue(name, own.client, deadline_s=SCRAPE_S).get_overview()
             except (InvalidOption, LayoutMismatch) as problem:  # not one of ours: the others are told of all the same
                 log.warning("metrics.queue_left_out", queue=name, problem=problem)
                 return None

@@ -51,7 +51,7 @@ class ScriptCaller:
         self.client = client
         self.keys = keys
         self.deadline_s = deadline_s
-        self._disk = Disk(client, keys) if durable else None
+        self._disk = Disk(client, keys, deadline_s) if durable else None
         self.answered_at: float | None = None
         """When Redis last answered, by the event loop's clock."""
 
@@ -73,6 +73,7 @@ class ScriptCaller:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.deadline_s if until is None else until
         pause_s = 0.02
+        trouble: Exception | None = None
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -80,7 +81,7 @@ class ScriptCaller:
                 self.answered_at = loop.time()
                 return answer
             except _PASSING as problem:
-                trouble: Exception = problem
+                trouble = problem if trouble is None or str(problem) else trouble  # the deadline itself says nothing
                 if isinstance(problem, _DEMOTED):
                     await drop_connections(self.client)
             except redis_errors.ResponseError as problem:

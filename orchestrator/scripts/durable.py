@@ -10,7 +10,7 @@ from orchestrator.errors import InvalidOption
 from orchestrator.keys import Keys
 from orchestrator.scripts.connection import Client, node_of
 
-WAIT_MS = 2000  # below the time that a socket waits for an answer; who waits in vain sends the call again
+WAIT_MS = 2000  # below the time that a socket waits for an answer, and a quarter of any deadline
 FIELD = "durable"
 
 
@@ -21,9 +21,10 @@ class Disk:
     job there, writes nothing, and what was written before may still be on its way: so each pipeline writes a word.
     """
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys, deadline_s: float) -> None:
         self._client = client
         self._keys = keys
+        self._wait_ms = max(1, min(WAIT_MS, int(250 * deadline_s)))
         self._is_checked = False
 
     async def run(self, *command: str | bytes | int) -> Any:
@@ -39,8 +40,8 @@ class Disk:
             self._is_checked = True
         pipeline = node.pipeline(transaction=False)
         pipeline.execute_command(*command)
-        pipeline.execute_command("SET", self._keys.synced, "", "PX", WAIT_MS)
-        pipeline.execute_command("WAITAOF", 1, 0, WAIT_MS)
+        pipeline.execute_command("SET", self._keys.synced, "", "PX", self._wait_ms)
+        pipeline.execute_command("WAITAOF", 1, 0, self._wait_ms)
         answer, mark, written = await pipeline.execute(raise_on_error=False)
         if isinstance(answer, redis_errors.AskError) and node is not self._client:  # the slot has moved, or is moving
             raise redis_errors.TryAgainError(str(answer))

@@ -112,9 +112,8 @@ class Keeper:
 
     def _claimed(self, lane: bytes) -> list[tuple[bytes, bytes]]:
         """What a lane was given by an answer that the worker has not read yet."""
-        stored = self._client.get(self._config["answers"].encode() + lane)
-        claims = json.loads(stored)["claims"] if stored else []
-        return [(job_id.encode(), lease.encode()) for job_id, lease in claims]
+        stored: bytes = self._client.get(self._config["answers"].encode() + lane) or b""
+        return claims_of(stored)
 
     def _extend(self, held: list[tuple[bytes, bytes]], now: float) -> None:
         config = self._config
@@ -152,6 +151,13 @@ class Keeper:
         if time.monotonic() - self._complained_at >= COMPLAIN_EVERY_S:
             self._complained_at = time.monotonic()
             print(f"kargah keeper: cannot renew: {type(problem).__name__}: {problem}", file=sys.stderr)  # noqa: T201
+
+
+def claims_of(stored: bytes) -> list[tuple[bytes, bytes]]:
+    """Ids and leases of the claims in a lane's remembered answer, as `lua/includes/lane.lua` writes it."""
+    token, *_ = stored.split(b" ", 1)
+    ids = stored.split(b"\n")[-1].split()
+    return [(job_id, b"%s.%d" % (token, number)) for number, job_id in enumerate(ids, 1)]
 
 
 def connect(how: dict[str, Any], timeout_s: float) -> Any:

@@ -92,6 +92,8 @@ class Ending(Storing):
             self.sweep[job.files] = self.now
         prev = job.state
         self.leave_state(job.id, prev)
+        self.untold.pop(job.id, None)
+        self.untold_lists.pop(job.id, None)
         job.forget_run()
         self.new_sequence(job)
         if self.waits_for_children(job):

@@ -71,11 +71,10 @@ async def test_a_server_that_cannot_promise_it_is_refused_and_nothing_is_stored(
 
 
 async def test_without_the_word_of_the_disk_the_outcome_is_unknown_and_adding_again_is_safe(
-    launch: Launch, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, queue_name: str
 ) -> None:
-    monkeypatch.setattr("orchestrator.scripts.durable.WAIT_MS", 50)
     server = launch("--appendonly", "yes", "--appendfsync", "no")
-    async with Queue(queue_name, server.url, durable=True, deadline_s=0.4) as queue:
+    async with Queue(queue_name, server.url, durable=True, deadline_s=1) as queue:
         with pytest.raises(OutcomeUnknown, match="not synced"):
             await queue.add("paint", None, JobOptions(id="one"))
         server.ask("CONFIG", "SET", "appendfsync", "always")

@@ -13,10 +13,9 @@ from orchestrator.job import JobOptions, KeepJobs, encode_json
 from orchestrator.queue import Queue
 from orchestrator.scripts import Finish, Report, connect
 from orchestrator.worker import Worker
-from tests.conftest import wait_until
 from tests.faultproxy import FaultProxy
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene
-from tests.orchestrator.running import run_one, until_active
+from tests.orchestrator.running import run_one
 from tests.servers import Server
 
 
@@ -107,9 +106,11 @@ async def test_a_watch_opens_only_when_its_subscription_is_confirmed(
 
 async def test_a_worker_that_is_cut_off_waits_for_its_processors_to_clean_up(queue: Queue, url: str) -> None:
     said: list[str] = []
+    begun = asyncio.Event()
 
     async def process(_: ActiveJob) -> None:
         try:
+            begun.set()
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0.3)
@@ -118,8 +119,7 @@ async def test_a_worker_that_is_cut_off_waits_for_its_processors_to_clean_up(que
     worker = Worker(queue.name, process, url)
     running = asyncio.create_task(worker.run())
     await queue.add("paint")
-    await until_active(queue)
+    await begun.wait()
     running.cancel()
     await asyncio.wait([running])
-    await wait_until(lambda: running.done())
     assert said == ["clean"]

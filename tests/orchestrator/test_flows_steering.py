@@ -130,6 +130,21 @@ async def test_a_family_whose_canceler_died_is_told_by_the_duty(scene: Scene) ->
     await check_queue(scene.queue)
 
 
+async def test_a_retry_of_a_canceled_root_ends_the_telling(scene: Scene) -> None:
+    entries = [entry(scene, "root", children=40), *(entry(scene, f"c{number}", 1, "root") for number in range(40))]
+    await scene.scripts.add_flow("flow", entries)
+    await scene.scripts.cancel_job("t", "root", CANCEL)
+    assert await counts(scene) == {"waiting": 15, "canceled": 26}
+    await scene.queue.retry("root")
+    assert not await scene.client.exists(f"{scene.prefix}untold", f"{scene.prefix}untold:root")
+    assert await scene.scripts.cancel_descendants("root") == 0
+    assert await DueJobsPromoter(scene.queue).step() is False
+    assert await counts(scene) == {"waiting": 15, "waiting-children": 1, "canceled": 25}
+    assert await scene.queue.cancel("root")
+    assert await counts(scene) == {"canceled": 41}
+    await check_queue(scene.queue)
+
+
 async def test_a_flow_with_too_many_jobs_is_removed_in_parts(scene: Scene) -> None:
     await scene.add("root", delay_ms=90_000)
     await grow(scene, 501)

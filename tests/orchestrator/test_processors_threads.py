@@ -170,6 +170,7 @@ async def test_threads_are_as_many_as_slots_and_used_again(queue: Queue, url: st
     at_once: list[int] = []
     running = 0
     lock = threading.Lock()
+    all_slots = threading.Barrier(4)
 
     def process(job: SyncJob) -> None:
         nonlocal running
@@ -177,13 +178,14 @@ async def test_threads_are_as_many_as_slots_and_used_again(queue: Queue, url: st
             running += 1
             at_once.append(running)
             threads.add(threading.get_ident())
-        time.sleep(0.05)
+        all_slots.wait(WAIT_S)
         with lock:
             running -= 1
 
     ids = [(await queue.add("paint")).id for _ in range(40)]
     async with Worker(queue.name, process, url, concurrency=4):
-        await ended(queue, *ids)
+        jobs = await ended(queue, *ids)
+    assert {job.state for job in jobs} == {"completed"}
     assert max(at_once) == 4
     assert len(threads) <= 5
     await wait_until(lambda: not any(thread.name == "kargah processor" for thread in threading.enumerate()))

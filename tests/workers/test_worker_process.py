@@ -19,7 +19,7 @@ from tests.workers.conftest import generation
 from tests.workers.test_child import is_running
 
 ROOT = Path(__file__).parents[2]
-START_S = 90.0
+START_S = 180.0  # of which a busy machine takes most to import torch
 OPTIONS = JobOptions(attempts=2, has_files=True)
 
 StartWorker = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
@@ -61,7 +61,9 @@ async def state_of(queue: Queue, job: Job) -> Job:
 
 async def until_state(queue: Queue, job: Job, state: JobState) -> Job:
     async def has_it() -> bool:
-        return (await state_of(queue, job)).state == state
+        found = await state_of(queue, job)
+        assert found.state == state or not found.state.is_finished, found.error
+        return found.state == state
 
     await wait_until(has_it, START_S)
     return await state_of(queue, job)

@@ -94,6 +94,12 @@ async def _(scene: Scene) -> Call:
     return call("t", "root")
 
 
+@scenario("reprocess_job", "a canceled parent of some who were not told yet")
+async def _(scene: Scene) -> Call:
+    await large(scene)
+    return call("again", "root")
+
+
 @scenario("remove_job", "a flow")
 async def _(scene: Scene) -> Call:
     await scene.scripts.add_flow("flow", deep(scene))

@@ -126,6 +126,14 @@ async def _(scene: Scene) -> Call:
     return claiming(4, batch={"min_size": 2, "linger_ms": 500_000})
 
 
+@scenario("move_to_active", "a batch that still lingers, and nothing has come")
+async def _(scene: Scene) -> Call:
+    await scene.add("a", batch_key="wide")
+    wishes = b'{"batch":{"min_size":2,"linger_ms":500000}}'
+    await scene.scripts.move_to_active("before", "lane:1", "worker", LEASE_MS, INTERVAL_MS, 4, wishes)
+    return claiming(4, batch={"min_size": 2, "linger_ms": 500_000})
+
+
 @scenario("move_to_active", "a batch most of whose jobs are in a group that may not start")
 async def _(scene: Scene) -> Call:
     await scene.queue.pause_group("g")

@@ -38,15 +38,17 @@ class UntoldRules(RuledMachine):
         6,
         when=lambda self: self.model.untold,
         limit=st.sampled_from([1, 2, TOLD_AT_ONCE]),
-        by=st.sampled_from(["the canceler", "the duty", "the duty", "another canceler"]),
+        by=st.sampled_from(["the canceler", "the duty", "the duty", "another canceler", "one who retries"]),
     )
     def tell_the_untold(self, limit: int, by: str) -> None:
         if by == "the canceler":
             self.call("cancel_descendants", next(iter(self.model.untold)), limit)
         elif by == "the duty":
             self.call("move_due_jobs", limit)
-        else:
+        elif by == "another canceler":
             self._cancel()
+        else:
+            self.call("reprocess_job", self.token(), ROOT)
 
     def _cancel(self) -> None:
         self.call("cancel_job", self.token(), ROOT, b'{"by":"me","reason":"large"}')

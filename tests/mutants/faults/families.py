@@ -11,6 +11,14 @@ FAULTS = [
         ("        if not job.finished_at then", "        if true then", "a canceled family ends what had ended"),
     ),
     *faults_of(
+        "includes/retry_job.lua",
+        (
+            "redis.call('HDEL', prefix .. 'untold', job.id) == 1",
+            "false",
+            "who retries a canceled root still cancels it",
+        ),
+    ),
+    *faults_of(
         "move_due_jobs.lua",
         ("redis.call('HRANDFIELD', prefix .. 'untold')", "false", "a family whose canceler died is never told"),
     ),

@@ -10,7 +10,14 @@ from starlette.applications import Starlette
 from orchestrator.api import metrics
 from orchestrator.keys import QUEUES_KEY
 from orchestrator.queue import Queue
+from orchestrator.scripts import Client
 from tests.orchestrator.api.test_generations import CIRCLE
+
+
+@pytest.fixture(autouse=True)
+async def without_queues_of_other_tests(client: Client) -> None:
+    """There may be thousands on this server, and they would all be asked."""
+    await client.delete(QUEUES_KEY)
 
 
 async def test_all_queues_are_told_of(api: httpx.AsyncClient, queue: Queue, queue_name: str) -> None:
