@@ -207,7 +207,7 @@ async def test_a_clean_of_waiting_jobs_passes_over_the_young_ones(scene: Scene) 
     for number in range(120):
         await scene.add(f"old{number}", priority=9)
     for number in range(120):
-        await scene.client.hset(f"{scene.prefix}state:old{number}", "at", 1)
+        await scene.change_record(f"old{number}", created_at=1)
     for number in range(150):
         await scene.add(f"young{number}")
     assert await scene.queue.clean(3_600_000, state="waiting") == 120
