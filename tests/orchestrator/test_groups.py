@@ -119,7 +119,8 @@ async def test_with_ageing_a_low_priority_does_not_starve(scene: Scene) -> None:
     await scene.add("low", group="a", priority=10)
     member = (await scene.client.zrange(f"{scene.prefix}group:a", 0, 0))[0]
     await scene.client.zincrby(f"{scene.prefix}group:a", -11_000, member)  # it has waited for 11 steps
-    await scene.client.hincrby(f"{scene.prefix}state:low", "sg", -11_000)
+    entered_at = (await scene.record("low"))["entered_at"]
+    await scene.change_record("low", entered_at=entered_at - 11_000)
     await scene.add("high", group="a", priority=1)
     assert await drain(scene) == ["low", "high"]
 
