@@ -16,7 +16,7 @@ local function late_answer(finishes)
 end
 
 -- Kept as `<token> <sleep_ms> <deaf>`, then a line of outcomes and one of the ids of the claims: the k-th claim's lease
--- is `<token>.<k>`.
+-- is `<token>.<k>`. orchestrator/worker/keeper_process.py reads it, too.
 local function read_lane(text)
     local token, sleep_ms, deaf, outcome_words, id_words = string.match(text, '^(%S+) (%S+) (%S+)\n([^\n]*)\n(.*)$')
     local last = { sleep_ms = sleep_ms, deaf = deaf, outcomes = {}, claims = {} }

@@ -32,7 +32,7 @@ class Call(NamedTuple):
 
 
 class Calls:
-    """Watches the calls of a worker's lanes, and holds their answers back while `may_go_on` is not set."""
+    """Watches the calls of a worker's lanes; while `may_go_on` is not set it holds the answers to ends back."""
 
     def __init__(self, worker: Worker, look: Callable[[Call], None] = lambda call: None) -> None:
         self.made: list[Call] = []
@@ -59,7 +59,8 @@ class Calls:
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
             answer = await self._run(name, *args)
-            await self.may_go_on.wait()
+            if call.ends:
+                await self.may_go_on.wait()
             return answer
         finally:
             self.under_way -= 1
