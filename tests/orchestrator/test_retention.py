@@ -139,3 +139,9 @@ async def test_a_job_with_an_age_is_gone_in_time_although_no_other_ever_finishes
     found = await dump(scene.client, scene.prefix)
     assert set(found) - {"marker", "totals", "totals:before"} == {"meta", "events", "gone:a"}
     assert (await scene.queue.get_counts())["completed"] == 0
+
+
+async def test_the_files_of_an_obliterated_queue_are_still_to_be_deleted(scene: Scene) -> None:
+    claim = await scene.completed("a", has_files=True)
+    await scene.queue.obliterate()
+    assert await scene.scripts.get_due_files(10) == [f"a/1-{claim.lease}"]

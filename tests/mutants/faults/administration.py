@@ -2,7 +2,11 @@
 
 from tests.mutants.mutant import faults_of
 
-TESTS = ("tests/orchestrator/test_cleaning.py", "tests/orchestrator/test_bulk.py")
+TESTS = (
+    "tests/orchestrator/test_cleaning.py",
+    "tests/orchestrator/test_bulk.py",
+    "tests/orchestrator/test_retention.py",
+)
 FAULTS = [
     *faults_of("clean.lua", ("job.created_at <= tonumber(until_at)", "true", "young waiting jobs are cleaned")),
     *faults_of("drain.lua", ("ids_in(state, 0, limit)", "ids_in(state, 0, limit + 1)", "a step drains one job more")),

@@ -7,6 +7,7 @@ TESTS = (
     "tests/orchestrator/test_queue_events.py",
     "tests/orchestrator/test_queue_attempts.py",
     "tests/orchestrator/test_steps.py",
+    "tests/orchestrator/test_retention.py",
 )
 FAULTS = [
     *faults_of(
