@@ -143,5 +143,7 @@ async def test_a_job_with_an_age_is_gone_in_time_although_no_other_ever_finishes
 
 async def test_the_files_of_an_obliterated_queue_are_still_to_be_deleted(scene: Scene) -> None:
     claim = await scene.completed("a", has_files=True)
-    await scene.queue.obliterate()
+    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    await scene.scripts.obliterate(epoch, force=False, limit=10, closing_ms=60_000)
+    await scene.scripts.forget_keys(epoch, ["totals", "sweep", "meta"])
     assert await scene.scripts.get_due_files(10) == [f"a/1-{claim.lease}"]
