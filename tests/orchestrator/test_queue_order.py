@@ -199,3 +199,11 @@ async def test_a_manual_limit_stops_starts_for_its_time(scene: Scene) -> None:
     assert 50_000 < claims.sleep_ms <= 60_000
     await scene.queue.rate_limit(0)
     assert await drain(scene) == ["a"]
+
+
+async def test_a_shorter_limit_does_not_end_a_longer_one(scene: Scene) -> None:
+    long, short = await scene.active("a"), await scene.active("b")
+    await scene.finish(long, "rate_limited", b"{}", 70_000)
+    until = await scene.client.hget(scene.queue.keys.meta, "limited_until")
+    await scene.finish(short, "rate_limited", b"{}", 5)
+    assert await scene.client.hget(scene.queue.keys.meta, "limited_until") == until
