@@ -13,7 +13,7 @@ from orchestrator.queue import Queue
 from orchestrator.scripts import Finish
 from orchestrator.worker import Worker
 from tests.invariants import check_queue
-from tests.lua.scenarios.flows import child, claim, flow
+from tests.lua.scenarios.flows import child, claim, entry, flow
 from tests.lua.scenarios.table import ERROR
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene, types
 from tests.orchestrator.running import ended
@@ -303,3 +303,10 @@ async def test_children_that_end_at_the_same_time_on_many_connections_release_th
         await queue.close()
     assert types(await scene.queue.get_history("root")) == ["added", "waiting"]
     await check_queue(scene.queue)
+
+
+async def test_a_flow_that_is_sent_again_after_its_root_came_and_went_adds_nothing(scene: Scene) -> None:
+    await flow(scene, "a")
+    await scene.queue.remove("root")
+    await scene.scripts.add_flow("flow", [entry(scene, "root", children=1), entry(scene, "a", 1, "root")])
+    assert [job for job in ("root", "a") if await scene.queue.get_job(job)] == []

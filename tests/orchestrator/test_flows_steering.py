@@ -158,6 +158,16 @@ async def test_a_flow_with_too_many_jobs_is_removed_in_parts(scene: Scene) -> No
     await check_queue(scene.queue)
 
 
+async def test_an_id_that_is_used_again_elsewhere_is_not_canceled_with_its_former_parent(scene: Scene) -> None:
+    await flow(scene, "a", "b", remove_on_complete=True)
+    assert await scene.finish(await claim(scene)) == "completed"
+    await scene.add("other", delay_ms=60_000)
+    await child(scene, "a", "other")
+    await scene.queue.cancel("root")
+    assert await states(scene, "root", "a", "b", "other") == ["canceled", "waiting", "canceled", "waiting-children"]
+    await check_queue(scene.queue)
+
+
 # ── remove ───────────────────────────────────────────────────────────────────────────────────────────
 
 

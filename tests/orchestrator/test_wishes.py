@@ -168,6 +168,15 @@ async def test_jobs_that_may_not_start_neither_fill_a_batch_nor_make_it_linger(s
     await check_queue(scene.queue)
 
 
+async def test_a_batch_whose_rest_may_not_start_takes_no_jobs_of_another_key(scene: Scene) -> None:
+    await scene.queue.pause_group("held")
+    await scene.add("held", group="held", batch_key="wide")
+    await scene.add("a", batch_key="wide")
+    await scene.add("b", batch_key="tall")
+    assert await claimed(scene, 4, b'{"batch":{"min_size":1,"linger_ms":0}}') == ["a"]
+    await check_queue(scene.queue)
+
+
 async def test_a_batch_respects_groups_that_are_full(scene: Scene) -> None:
     await scene.queue.set_group_concurrency("b", 1)
     for number, group in enumerate("abba"):
