@@ -163,11 +163,11 @@ def split_path(path: str) -> list[str]:
 
 def _create(path: Path) -> BinaryIO:
     for _ in range(10):
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("xb")
         except FileNotFoundError:
-            continue  # the emptied folder was removed between the two lines by another attempt's clean-up
+            continue  # another attempt's clean-up removed an emptied folder on the way, which may be while we make it
     raise FileMissing(f"the folder {path.parent} vanishes as soon as it is made")
 
 

@@ -175,6 +175,23 @@ async def test_attempts_that_write_while_others_are_removed_lose_nothing(storage
     assert list(storage.root.iterdir()) == []
 
 
+async def test_a_folder_that_vanishes_while_the_one_in_it_is_made_is_made_again(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, vanished = os.mkdir, []
+
+    def make_after_a_clean_up(path: Path, mode: int = 0o777) -> None:
+        if path.name == "1-x" and path.parent.is_dir() and not vanished:
+            path.parent.rmdir()
+            vanished.append(path)
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", make_after_a_clean_up)
+    await storage.put("job/1-x/0.png", b"x", PNG)
+    assert vanished
+    assert await storage.read("job/1-x/0.png") == b"x"
+
+
 async def test_only_old_attempts_are_listed(storage: LocalStorage) -> None:
     assert [path async for path in storage.list_attempts(0)] == []
     for path in ("a/1-x/0.png", "a/1-y/0.png", "b/1-z/0.png"):
