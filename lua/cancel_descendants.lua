@@ -22,5 +22,4 @@ local _, refusal = read_meta()
 if refusal then
     return refusal
 end
-local left = tell_untold(id, limit)
-return left
+return tell_untold(id, limit)

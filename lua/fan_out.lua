@@ -24,5 +24,4 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local reply = answer_again(token, id) or refuse_closing(meta) or store_job(meta, token, id, header_json, data)
-return reply
+return answer_again(token, id) or refuse_closing(meta) or store_job(meta, token, id, header_json, data)

@@ -26,10 +26,9 @@ end
 local root_id = redis.call('HRANDFIELD', prefix .. 'untold')
 if root_id then -- also where whoever canceled it is there and tells them
     tell_untold(root_id, TOLD_AT_ONCE)
-        return limit
+    return limit
 end
 if meta.grouped then
     forget_idle_groups()
 end
-local moved = promote_due(meta, limit)
-return moved
+return promote_due(meta, limit)
