@@ -178,7 +178,8 @@ async def test_attempts_that_write_while_others_are_removed_lose_nothing(storage
 async def test_a_folder_that_vanishes_while_the_one_in_it_is_made_is_made_again(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, vanished = os.mkdir, []
+    make = os.mkdir
+    vanished: list[Path] = []
 
     def make_after_a_clean_up(path: Path, mode: int = 0o777) -> None:
         if path.name == "1-x" and path.parent.is_dir() and not vanished:
