@@ -31,7 +31,8 @@ class Program:
     """A program to keep running.
 
     stage: programs of a stage are started when those of the stages before it are ready, and stopped before them.
-    is_ready: asked until it says True; `ready_line`: a text in a line of output. Without either, ready when started.
+    is_ready: asked until it says True, or raises `StartFailed`, which ends everything; `ready_line`: a text in a line
+    of output. Without either, ready when started.
     grace_s: how long it may take to stop after SIGTERM; `hurry_s` the same when the user asked twice.
     """
 
@@ -59,7 +60,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._was_ready = False
-        self._failed: str | None = None
+        self._failure: StartFailed | None = None
 
     @property
     def pids(self) -> dict[str, int]:
@@ -69,7 +70,7 @@ class Supervisor:
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Start everything, call `on_ready` once, keep everything running, and return when all has stopped.
 
-        Raises `StartFailed` if a program never got ready because it died again and again.
+        Raises `StartFailed` if a program never got ready because it died again and again, or its `is_ready` raised it.
         """
         async with asyncio.TaskGroup() as tasks:
             keepers: list[asyncio.Task[None]] = []
@@ -79,8 +80,8 @@ class Supervisor:
             await self._stop_all()
             for keeper in keepers:
                 keeper.cancel()
-        if self._failed is not None:
-            raise StartFailed(f"{self._failed} does not start; its last lines are above")
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Stop everything; called again, without patience."""
@@ -95,6 +96,9 @@ class Supervisor:
             keepers.extend(tasks.create_task(self._keep(child)) for child in stage)
             for child in stage:
                 await self._wait_ready(child)
+                if child.refusal is not None:
+                    self._fail(child.refusal)
+                    return
         self._was_ready = True
         on_ready()
 
@@ -103,6 +107,10 @@ class Supervisor:
             if await _first_of(child.ready, timeout_s=PATIENCE_S):
                 return
             self._report("kargah", f"still waiting for {child.program.name}")
+
+    def _fail(self, failure: StartFailed) -> None:
+        self._failure = failure
+        self._stopping.set()
 
     async def _keep(self, child: "Child") -> None:
         name, pause_s = child.program.name, self._first_pause_s
@@ -116,8 +124,7 @@ class Supervisor:
                 return
             if restart >= MAX_FALSE_STARTS and not self._was_ready and not child.was_ready:
                 self._report("kargah", f"{name} {fate}; that was start {restart}, giving up")
-                self._failed = name
-                self._stopping.set()
+                self._fail(StartFailed(f"{name} does not start; its last lines are above"))
                 return
             if time.monotonic() - began > STEADY_S:
                 pause_s = self._first_pause_s
@@ -139,6 +146,8 @@ class Child:
         self.process: Process | None = None
         self.ready = asyncio.Event()
         self.was_ready = False
+        self.refusal: StartFailed | None = None
+        """Why it is of no use that it runs."""
         self._report = report
         self._gone = asyncio.Event()
         self._gone.set()
@@ -193,8 +202,11 @@ class Child:
     async def _watch_ready(self) -> None:
         program = self.program
         if program.is_ready is not None:
-            while not await program.is_ready():
-                await asyncio.sleep(READY_POLL_S)
+            try:
+                while not await program.is_ready():
+                    await asyncio.sleep(READY_POLL_S)
+            except StartFailed as refusal:
+                self.refusal = refusal
         if program.is_ready is not None or program.ready_line is None:
             self._set_ready()
 

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from orchestrator.cli.console import err, out, service_url
 from orchestrator.embedded import SERVER_ENV, EmbeddedServer, check_server
-from orchestrator.errors import StartFailed
+from orchestrator.errors import LayoutMismatch, StartFailed
+from orchestrator.queue import Queue
 from orchestrator.scripts import connect
 from orchestrator.settings import Settings
 from orchestrator.supervisor import Program, Supervisor
@@ -52,7 +53,7 @@ async def _up(settings: Settings) -> None:
         patience_s = TAKE_OVER_S if server is not None and server.was_killed else 0.0
         settings = msgspec.structs.replace(settings, port=await _free_port(settings, patience_s))
         if server is None:
-            await check_named_server(settings.redis_url)
+            await check_named_server(settings.redis_url, settings.queue)
         else:
             await server.end_survivor(lambda line: show("kargah", line))
         supervisor = Supervisor(programs(settings, server), show)
@@ -94,12 +95,16 @@ def programs(settings: Settings, server: EmbeddedServer | None) -> list[Program]
         ),
     ]
     if server is not None:
+
+        async def store_is_ready() -> bool:
+            return await server.is_ready() and await _is_readable(url, settings.queue)
+
         store = Program(
             name="valkey",
             argv=server.command(),
             env=SERVER_ENV,
             stage=0,
-            is_ready=server.is_ready,
+            is_ready=store_is_ready,
             grace_s=60.0,
             hurry_s=10.0,  # it writes what it has
             pass_fds=(server.lock_fd,),
@@ -123,8 +128,11 @@ def free_port(settings: Settings) -> int:
         ) from problem
 
 
-async def check_named_server(url: str) -> None:
-    """Raise `StartFailed` for a server that does not answer, `InvalidOption` for one that may lose jobs."""
+async def check_named_server(url: str, queue: str) -> None:
+    """Raise `InvalidOption` for a server that may lose jobs.
+
+    Raises `StartFailed` for one that does not answer, or has the queue in a layout that this version cannot read.
+    """
     client = connect(url, max_connections=1)
     try:
         await check_server(client)
@@ -132,6 +140,20 @@ async def check_named_server(url: str) -> None:
         raise StartFailed(f"the server of KARGAH_REDIS_URL does not answer: {problem}") from problem
     finally:
         await client.aclose()
+    await _is_readable(url, queue)
+
+
+async def _is_readable(url: str, queue: str) -> bool:
+    """True. Raises `StartFailed` where another version wrote the queue."""
+    async with Queue(queue, url) as reader:
+        try:
+            await reader.get_counts()
+        except LayoutMismatch as problem:
+            raise StartFailed(
+                f"{problem}; go on with the version of Kargah that wrote them, or start anew: with another folder in "
+                "KARGAH_DATA_DIR, or another server in KARGAH_REDIS_URL"
+            ) from problem
+    return True
 
 
 async def _free_port(settings: Settings, patience_s: float) -> int:

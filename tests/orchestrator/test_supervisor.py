@@ -99,6 +99,19 @@ async def test_a_program_that_never_gets_ready_ends_everything() -> None:
         assert run.supervisor.pids == {}
 
 
+async def test_a_program_that_is_of_no_use_ends_everything_and_what_comes_after_it_never_starts() -> None:
+    async def is_ready() -> bool:
+        raise StartFailed("its data are too old")
+
+    async with running(
+        python("store", SLEEPER, is_ready=is_ready, ready_line=None), python("later", SLEEPER, stage=1)
+    ) as run:
+        with pytest.raises(StartFailed, match="its data are too old"):
+            await asyncio.wait_for(run.task, 20)
+        assert not run.says("later")
+        assert run.supervisor.pids == {}
+
+
 async def test_a_later_stage_starts_when_the_earlier_one_is_ready_and_stops_before_it(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     code = """

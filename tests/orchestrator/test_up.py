@@ -17,6 +17,7 @@ from orchestrator.cli import up
 from orchestrator.cli.up import LOCAL_PROFILE, check_named_server, free_port, programs
 from orchestrator.embedded import EmbeddedServer
 from orchestrator.errors import StartFailed
+from orchestrator.queue import Queue
 from orchestrator.settings import Settings
 
 
@@ -75,10 +76,16 @@ def test_an_address_of_another_machine_is_refused() -> None:
         free_port(Settings(host="192.0.2.1"))
 
 
-async def test_a_named_server_that_does_not_answer_is_told_at_once(tmp_path: Path, url: str) -> None:
-    await check_named_server(url)
+async def test_a_named_server_that_does_not_answer_is_told_at_once(tmp_path: Path, url: str, queue_name: str) -> None:
+    await check_named_server(url, queue_name)
     with pytest.raises(StartFailed, match="KARGAH_REDIS_URL does not answer"):
-        await check_named_server(f"unix://{tmp_path}/nothing.sock")
+        await check_named_server(f"unix://{tmp_path}/nothing.sock", queue_name)
+
+
+async def test_data_of_another_layout_are_told_before_anything_works_with_them(queue: Queue, url: str) -> None:
+    await queue.client.hset(queue.keys.meta, "layout", "1.0")
+    with pytest.raises(StartFailed, match=r"layout 1\.0, .* KARGAH_DATA_DIR"):
+        await check_named_server(url, queue.name)
 
 
 SUPERVISING = """
