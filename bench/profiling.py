@@ -4,7 +4,6 @@ client by layer; and how often the two talk.
 
 import asyncio
 import cProfile
-import hashlib
 import pstats
 import statistics
 import time
@@ -99,7 +98,7 @@ async def _watch(server: Server, part: Part, count: int) -> Profile:
     server.ask("CONFIG", "SET", "slowlog-log-slower-than", -1)
     reads = server.info("stats")["total_reads_processed"]
     inner = _inner(server, count)
-    names = {hashlib.sha1(lua.source(name).encode()).hexdigest(): name for name in lua.names()}
+    names = {lua.library().function(name): name for name in lua.names()}
     took: defaultdict[str, list[int]] = defaultdict(list)
     for entry in server.client.slowlog_get(MAX_SLOW):
         if name := _script(entry["command"], names):
@@ -118,7 +117,7 @@ def _inner(server: Server, count: int) -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
     for key, told in server.info("commandstats").items():
         name = key.removeprefix("cmdstat_")
-        if not name.startswith("eval"):
+        if not name.startswith(("eval", "fcall")):
             middle = latency.get(f"latency_percentiles_usec_{name}", {}).get("p50", 0)
             mean = min(told["usec"] / told["calls"], 2 * max(middle, 0.5))
             found[name] = (told["calls"] / count, told["calls"] / count * mean)
@@ -128,8 +127,6 @@ def _inner(server: Server, count: int) -> dict[str, tuple[float, float]]:
 def _script(command: bytes, names: dict[str, str]) -> str:
     """Which script a call ran; empty for other commands."""
     word, _, rest = command.decode(errors="replace").partition(" ")
-    if word.upper() == "EVAL":
-        return "EVAL (first use)"
     first = rest.partition(" ")[0]
     return names.get(first, first) if word.upper() in ("EVALSHA", "FCALL") else ""
 

@@ -1,36 +1,87 @@
-"""Loads the Lua scripts and pastes their includes."""
+"""Makes one library of functions of the Lua scripts and their includes, as the server loads it.
 
+Problem: a script that is evaluated makes all its functions anew at each call, which took a third of a lone call's time.
+Choice: a library (`FUNCTION LOAD`), whose functions are made once. Price: it stays on the server, so its name and
+theirs carry a digest of the text, and versions of Kargah live side by side.
+"""
+
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
+
+PREFIX = "kargah_"
+"""Of the names of all libraries."""
+MOST_LOCALS = 150
 
 _INCLUDE = re.compile(r"^-- include: (.+)$\n?", re.MULTILINE)
 _DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?=\(| =|$)", re.MULTILINE)
+_OF_A_CALL = re.compile(r"^local (?P<names>[a-z_]\w*(?:, [a-z_]\w*)*) = (?P<value>.*)$", re.MULTILINE)
 _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
-
+_FLAGS = re.compile(r"#!lua(?: flags=(\S+))?$", re.MULTILINE)
 _KEYS = "local _, _ = KEYS[1], KEYS[2]"
-_READ_WHEN_USED = """\
-setmetatable(S, { __index = function(shared, name)
-    local number = string.sub(name, -2)
-    local read = INCLUDES[number]
-    if read then
-        INCLUDES[number] = false
-        read()
-        return rawget(shared, name)
-    end
-end })"""
-_AT_THE_END = """\
-end)()
-for _, finish in ipairs(AT_END) do
-    finish()
+_FROM_THE_SERVER = "redis, cjson, cmsgpack, string, table, math, tonumber, ipairs, pairs, unpack"
+
+_BEGIN = f"""\
+local register = redis.register_function
+local function from_the_server() -- which gives a library these only when a function of it is called
+    return {_FROM_THE_SERVER}
 end
-return reply
+local {_FROM_THE_SERVER}
+local S, EACH_CALL, AT_END = {{}}, {{}}, {{}}
+"""
+_RUN = f"""\
+local function run(script, KEYS, ARGV)
+    if not redis then
+        {_FROM_THE_SERVER} = from_the_server()
+    end
+    for i = 1, #EACH_CALL do
+        EACH_CALL[i](KEYS)
+    end
+    local reply = script(KEYS, ARGV)
+    for i = 1, #AT_END do
+        AT_END[i]()
+    end
+    return reply
+end
+"""
+_INCLUDED = """\
+do -- includes/{name}.lua
+{private}{text}
+{of_a_call}end
+"""
+_OWN_OF_A_CALL = """\
+EACH_CALL[#EACH_CALL + 1] = function(KEYS)
+{lines}
+end
+"""
+_SCRIPT = """\
+do -- {name}.lua
+local function script(KEYS, ARGV)
+{text}
+end
+register({{ function_name = 'LIBRARY_{name}', flags = {{ {flags} }}, callback = function(KEYS, ARGV)
+    return run(script, KEYS, ARGV)
+end }})
+end
 """
 
 
 class IncludeError(Exception):
     """An include is missing, or includes itself."""
+
+
+class Library(NamedTuple):
+    """What `FUNCTION LOAD` takes, and what it is called."""
+
+    name: str
+    text: str
+
+    def function(self, name: str) -> str:
+        """What the server calls script `name`."""
+        return f"{self.name}_{name}"
 
 
 def names() -> list[str]:
@@ -39,71 +90,104 @@ def names() -> list[str]:
 
 
 @cache
-def source(name: str) -> str:
-    """The text of script `name` with every include that it needs, pasted once.
+def library(*scripts: str) -> Library:
+    """All scripts as one library, or some of them.
 
-    What includes share becomes fields of one table, and an include is read when one of its names is used first: Lua
-    allows 200 locals and 60 upvalues, and makes all functions of a script anew at each call, of which most calls need
-    few. A field's name ends with the number of its include. What includes put into `AT_END` is called when the script
-    has its reply, however it came to that.
+    What includes share ends with the number of its include, and is a local where it is used most, else a field of one
+    table: Lua allows 200 locals. What an include declares at its top under a name in lower case is made anew at each
+    call; what it puts into `AT_END` is called when the script has its reply, however it came to that.
     """
-    return paste(name, _read)
+    return named(paste(scripts or names(), _read))
 
 
-def paste(name: str, read: Callable[[str], str]) -> str:
-    """`source` of files as `read` reads them."""
-    script = read(f"{name}.lua")
-    texts: dict[str, str] = {}
-    _collect(script, [], texts, read)
-    words = {include: _words(text) for include, text in texts.items()}
-    body = _INCLUDE.sub("", script)
-    used = _words(body)
-    numbers = {include: f"{number:02}" for number, include in enumerate(texts)}
-    shared = {
-        own: f"{own}_{numbers[include]}"
-        for include, text in texts.items()
-        for own in _own_names(text)
-        if own in used or any(own in others for other, others in words.items() if other != include)
+def named(text: str) -> Library:
+    """A library of that text, which calls itself LIBRARY."""
+    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:12]
+    return Library(name, f"#!lua name={name}\n{text.replace('LIBRARY', name)}")
+
+
+def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
+    """The text of a library of those scripts, of files as `read` reads them."""
+    includes: dict[str, str] = {}
+    texts = {name: read(f"{name}.lua") for name in scripts}
+    for text in texts.values():
+        _collect(text, [], includes, read)
+    seen = {name: _closure(text, read) for name, text in (includes | texts).items()}
+    own = {name: _own_names(text) for name, text in (includes | texts).items()}
+    used = {name: _words(text) for name, text in (includes | texts).items()}
+    users = {
+        (include, word): sum(used[other].count(word) for other in seen if include in seen[other])
+        for include in includes
+        for word in own[include]
     }
-    first, _, rest = body.partition(f"\n{_KEYS}\n")
-    pasted = [
-        f"INCLUDES['{numbers[include]}'] = function()\n{_share(text, shared)}\nend" for include, text in texts.items()
-    ]
-    return "\n".join(
-        [
-            first.rstrip("\n"),
-            "local S, INCLUDES, AT_END = {}, {}, {}",
-            _READ_WHEN_USED,
-            *pasted,
-            _KEYS,
-            "local reply = (function()",
-            _share(rest, shared).rstrip("\n"),
-            _AT_THE_END,
-        ]
-    )
+    shared = sorted((each for each in users if users[each]), key=lambda each: -users[each])
+    fields = {(of, word): f"{word}_{list(includes).index(of):02}" for of, word in shared[:MOST_LOCALS]}
+    local_names = ", ".join(fields.values())
+    fields |= {(of, word): f"S.{word}_{list(includes).index(of):02}" for of, word in shared[MOST_LOCALS:]}
+
+    def share(name: str, text: str) -> str:
+        foreign = {word: field for (of, word), field in fields.items() if of in seen[name]}
+        if twice := foreign.keys() & set(own[name]):
+            raise IncludeError(f"{name} declares what it includes: {', '.join(sorted(twice))}")
+        return _share(text, foreign | {word: field for (of, word), field in fields.items() if of == name})
+
+    parts = [_BEGIN, f"local {local_names}\n" if local_names else ""]
+    for name, text in includes.items():
+        private = [word for word in own[name] if (name, word) not in fields and word in _of_a_call(text)]
+        lines = [f"{line['names']} = {line['value']}" for line in _OF_A_CALL.finditer(text)]
+        parts.append(
+            _INCLUDED.format(
+                name=name,
+                private=f"local {', '.join(private)}\n" if private else "",
+                text=share(name, _INCLUDE.sub("", _OF_A_CALL.sub("", text)).strip()),
+                of_a_call=_OWN_OF_A_CALL.format(lines=share(name, "\n".join(lines))) if lines else "",
+            )
+        )
+    parts.append(_RUN)
+    for name, text in texts.items():
+        _, _, body = _INCLUDE.sub("", text).partition(f"\n{_KEYS}\n")
+        flags = _FLAGS.match(text)
+        words = flags[1].split(",") if flags and flags[1] else []
+        quoted = ", ".join(f"'{word}'" for word in words)
+        parts.append(_SCRIPT.format(name=name, text=share(name, body.rstrip("\n")), flags=quoted))
+    return "".join(parts)
 
 
-def _collect(text: str, path: list[str], texts: dict[str, str], read: Callable[[str], str]) -> None:
-    for line in _INCLUDE.findall(text):
-        for name in line.split(", "):
-            if name in path:
-                raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
-            if name not in texts:
-                include = read(f"includes/{name}.lua")
-                _collect(include, [*path, name], texts, read)
-                texts[name] = _INCLUDE.sub("", include).strip()
+def _collect(text: str, path: list[str], includes: dict[str, str], read: Callable[[str], str]) -> None:
+    """Every include that the text needs, those first that others need."""
+    for name in _included(text):
+        if name in path:
+            raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
+        if name not in includes:
+            include = read(f"includes/{name}.lua")
+            _collect(include, [*path, name], includes, read)
+            includes[name] = include
 
 
-def _words(text: str) -> set[str]:
-    return {token for token in _TOKEN.findall(text) if token[0] not in "-'\""}
+def _closure(text: str, read: Callable[[str], str]) -> set[str]:
+    found: dict[str, str] = {}
+    _collect(text, [], found, read)
+    return set(found)
+
+
+def _included(text: str) -> list[str]:
+    return [name for line in _INCLUDE.findall(text) for name in line.split(", ")]
+
+
+def _words(text: str) -> list[str]:
+    return [token for token in _TOKEN.findall(text) if token[0] not in "-'\""]
 
 
 def _own_names(text: str) -> list[str]:
     return [name.strip() for line in _DECLARATION.finditer(text) for name in line["names"].split(",")]
 
 
+def _of_a_call(text: str) -> set[str]:
+    return {name for line in _OF_A_CALL.finditer(text) for name in line["names"].split(", ")}
+
+
 def _share(text: str, shared: dict[str, str]) -> str:
-    """The text with shared names as fields of `S`, named as `shared` says."""
+    """The text with shared names as `shared` says."""
 
     def declare(line: re.Match[str]) -> str:
         names = [name.strip() for name in line["names"].split(",")]
@@ -112,7 +196,7 @@ def _share(text: str, shared: dict[str, str]) -> str:
         return line[0]
 
     def refer(token: re.Match[str]) -> str:
-        return f"S.{shared[token[0]]}" if token[0] in shared else token[0]
+        return shared.get(token[0], token[0])
 
     return _TOKEN.sub(refer, _DECLARATION.sub(declare, text))
 

@@ -49,7 +49,7 @@ class FaultProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._path.unlink(missing_ok=True)
 
-    def lose_reply(self, how: Loss, marker: bytes = b"EVAL") -> None:
+    def lose_reply(self, how: Loss, marker: bytes = b"FCALL") -> None:
         """Lose the reply to the next request that contains `marker`."""
         self._armed, self._marker = how, marker
 

@@ -1,7 +1,6 @@
 """One call of a script: sent again until its answer is known, its errors turned into ours."""
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,8 +10,9 @@ from redis import exceptions as redis_errors
 import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
-from orchestrator.scripts.connection import Client, drop_connections
+from orchestrator.scripts.connection import Client, drop_connections, node_of
 from orchestrator.scripts.durable import Disk
+from orchestrator.scripts.library import MISSING, is_missing, load
 
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
@@ -40,8 +40,8 @@ _PASSING = (
 )
 _DEMOTED = (redis_errors.ReadOnlyError, redis_errors.MasterDownError)
 """What a primary says that became a replica: behind the same name there may be another primary by now."""
-_PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ")
-"""Errors that redis-py has no class for."""
+_PASSING_WORDS = ("BUSY ", "UNBLOCKED ", "NOREPLICAS ", MISSING)
+"""Errors that redis-py has no class for. A function that was loaded is missing where the slot has moved meanwhile."""
 
 
 class ScriptCaller:
@@ -98,26 +98,20 @@ class ScriptCaller:
             pause_s = min(pause_s * 2, 1.0)
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
-        try:
-            return await self.client.evalsha(script_sha(name), 2, self.keys.meta, self.keys.none, *args)
-        except redis_errors.NoScriptError:
-            return await self.client.eval(lua.source(name), 2, self.keys.meta, self.keys.none, *args)
+        return await self._call(self.client.execute_command, name, args)
 
     async def _evaluate_durably(self, disk: Disk, name: str, args: Sequence[str | bytes | int]) -> Any:
+        return await self._call(disk.run, name, args)
+
+    async def _call(self, send: Callable[..., Awaitable[Any]], name: str, args: Sequence[str | bytes | int]) -> Any:
+        command = ("FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args)
         try:
-            return await disk.run("EVALSHA", script_sha(name), 2, self.keys.meta, self.keys.none, *args)
-        except redis_errors.NoScriptError:
-            return await disk.run("EVAL", lua.source(name), 2, self.keys.meta, self.keys.none, *args)
-
-
-_shas: dict[str, str] = {}
-
-
-def script_sha(name: str) -> str:
-    """By what name the server knows a script that it has seen."""
-    if name not in _shas:
-        _shas[name] = hashlib.sha1(lua.source(name).encode(), usedforsecurity=False).hexdigest()
-    return _shas[name]
+            return await send(*command)
+        except redis_errors.ResponseError as problem:
+            if not is_missing(problem):
+                raise
+        await load(await node_of(self.client, self.keys.meta))
+        return await send(*command)
 
 
 def error_of(problem: Exception) -> Exception:

@@ -16,12 +16,13 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 
 from orchestrator.errors import InvalidOption
+from orchestrator.scripts.library import is_missing, load
 from orchestrator.scripts.node import NodeClient, NodePool
 
 SCHEMES = ("redis+cluster://", "rediss+cluster://")
 MAX_REDIRECTIONS = 5
 
-_OF_A_NODE = frozenset({"DBSIZE", "FLUSHALL", "FLUSHDB", "KEYS", "RANDOMKEY", "SCAN", "SCRIPT", "WAIT", "WAITAOF"})
+_OF_A_NODE = frozenset({"DBSIZE", "FLUSHALL", "FLUSHDB", "FUNCTION", "KEYS", "RANDOMKEY", "SCAN", "WAIT", "WAITAOF"})
 _OF_ANY_NODE = frozenset({"ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "ECHO", "INFO", "PING", "PUBLISH", "TIME"})
 _LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.ClusterDownError, OSError)
 
@@ -94,11 +95,15 @@ class ClusterClient(Redis):
 
     async def _ask(self, address: Address, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """ASKING holds for the next command of its connection only, hence the pipeline."""
-        pipeline = self._node(address).pipeline(transaction=False)
+        node = self._node(address)
+        pipeline = node.pipeline(transaction=False)
         pipeline.execute_command("ASKING")
         pipeline.execute_command(*args, **options)
         _, answer = await pipeline.execute(raise_on_error=False)
         if isinstance(answer, Exception):
+            if is_missing(answer):
+                await load(node)
+                raise redis_errors.TryAgainError(str(answer))
             if isinstance(answer, redis_errors.AskError):  # the slot moved on meanwhile
                 raise redis_errors.TryAgainError(str(answer))
             raise answer
@@ -191,7 +196,7 @@ def _slot_of(args: tuple[Any, ...]) -> int | None:
             return key_slot(pattern.encode())
     if name in _OF_A_NODE:
         raise redis_errors.RedisClusterException(f"{name} concerns one node: ask the nodes of the cluster each")
-    if name in ("EVAL", "EVALSHA"):
+    if name in ("FCALL", "EVAL", "EVALSHA"):
         key = rest[2]
     elif name in ("XREAD", "XREADGROUP"):
         key = rest[rest.index(b"STREAMS") + 1]

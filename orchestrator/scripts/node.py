@@ -51,7 +51,7 @@ class NodeClient(Redis):
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command and return its answer."""
         client: Any = super()  # the same
-        if args[0] != "EVALSHA":
+        if args[0] != "FCALL":
             return await client.execute_command(*args, **options)
         pool: Any = self.connection_pool
         connection = await pool.get_connection()

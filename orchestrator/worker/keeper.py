@@ -16,7 +16,6 @@ import lua
 from orchestrator.keys import Keys
 from orchestrator.log import get_logger
 from orchestrator.scripts import Client
-from orchestrator.scripts.call import script_sha
 from orchestrator.worker import keeper_process
 from orchestrator.worker.keeper_process import CALLING, COUNTS, HEAD, HELD, MAX_TEXT_BYTES, NO_NOTE, NOTE, SINCE_AT
 
@@ -187,10 +186,11 @@ class Keeper:
 
     def _config(self) -> bytes:
         """Goes through the pipe: arguments and environment can be read by others, and this has credentials."""
+        spare = lua.library("extend_locks")
         config = {
             "connection": how_to_connect(self._client),
-            "script": lua.source("extend_locks"),
-            "sha": script_sha("extend_locks"),
+            "function": lua.library().function("extend_locks"),
+            "spare": (spare.text, spare.function("extend_locks")),
             "meta": self._keys.meta,
             "none": self._keys.none,
             "answers": self._keys.prefix + "answer:",

@@ -120,11 +120,13 @@ class Keeper:
         parts = [part for pair in held for part in pair]
         call = (2, config["meta"], config["none"], config["lease_ms"], config["cancel_ms"], *parts)
         try:
-            replies = self._client.evalsha(config["sha"], *call)
+            replies = self._client.fcall(config["function"], *call)
         except Exception as problem:
-            if type(problem).__name__ != "NoScriptError":
+            if "Function not found" not in str(problem):
                 raise
-            replies = self._client.eval(config["script"], *call)
+            library, function = config["spare"]
+            self._client.function_load(library, replace=True)
+            replies = self._client.fcall(function, *call)
         self._renewed_at.update((lease, now) for _, lease in held)
         self._count(sum(reply != b"LEASE_LOST" for reply in replies), 0)
 

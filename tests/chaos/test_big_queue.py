@@ -1,7 +1,6 @@
 """Very many jobs: no script takes long, and adding stays quick."""
 
 import asyncio
-import hashlib
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +16,7 @@ from orchestrator.job import JobOptions, JobState, KeepJobs
 from orchestrator.keys import new_token
 from orchestrator.queue import Queue
 from orchestrator.scripts import Finish
+from orchestrator.scripts.library import load
 from tests.chaos.checks import IS_FULL, LONG_S, size
 from tests.conftest import wait_until
 from tests.servers import KINDS, Server, require
@@ -25,7 +25,7 @@ JOBS = size(5_000, 100_000)
 DUE = size(1_000, 10_000)
 SLOWEST_MS = 5.0
 ADD_S = 0.03
-NAMES = {hashlib.sha1(lua.source(name).encode()).hexdigest(): name for name in lua.names()}
+NAMES = {lua.library().function(name): name for name in lua.names()}
 
 
 @pytest.fixture(params=KINDS if IS_FULL else KINDS[:1])
@@ -59,13 +59,14 @@ async def have_ended(queue: Queue) -> bool:
 
 
 async def fill(queue: Queue, first: int, jobs: int, options: JobOptions) -> None:
-    sha = await queue.client.script_load(lua.source("add_jobs"))
+    await load(queue.client)
+    function = lua.library().function("add_jobs")
     header = msgspec.json.encode(options.header("paint"))
     for start in range(first, first + jobs, 500):
         pipeline = queue.client.pipeline(transaction=False)
         for number in range(start, min(start + 500, first + jobs)):
             args = (f"t{number}", 100_000, f"j{number}", header, b"1")
-            pipeline.evalsha(sha, 2, queue.keys.meta, queue.keys.none, *args)
+            pipeline.fcall(function, 2, queue.keys.meta, queue.keys.none, *args)
         await pipeline.execute()
 
 
@@ -106,7 +107,7 @@ async def test_no_script_takes_long_in_a_very_large_queue(big: Queue) -> None:
     times: dict[str, list[float]] = {}
     for entry in await client.slowlog_get(100_000):
         words = entry["command"].decode(errors="replace").split()
-        if words[0] in ("EVAL", "EVALSHA"):
+        if words[0] == "FCALL":
             times.setdefault(NAMES.get(words[1], "?"), []).append(entry["duration"] / 1000)
     for name, taken in sorted(times.items()):
         print(f"{name}: {len(taken)} calls, median {statistics.median(taken):.2f} ms, longest {max(taken):.1f} ms")

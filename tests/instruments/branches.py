@@ -9,15 +9,20 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import lua
-from orchestrator.scripts import call
 
 COUNTS = "kargah-lua-branches"
 """The hash, on the server under test, that the counters are written to."""
 
 _TOKEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|[A-Za-z_]\w*|\n|[^\s]")
-_WRITE = f"""
-for name, times in pairs(__hit) do
-    redis.call('HINCRBY', '{COUNTS}', name, times)
+_RUN = f"""
+local function run(script, KEYS, ARGV)
+    __hit = {{}}
+    local __fine, __reply = pcall(run_bare, script, KEYS, ARGV)
+    for name, times in pairs(__hit) do
+        redis.call('HINCRBY', '{COUNTS}', name, times)
+    end
+    if not __fine then error(__reply, 0) end
+    return __reply
 end
 """
 
@@ -74,15 +79,16 @@ def places(path: str, text: str) -> Iterator[tuple[Branch, int]]:
             yield branch, token.end()
 
 
-def counted(name: str) -> str:
-    """The text of a script, includes pasted, that counts the branches it takes."""
-    first, _, body = lua.paste(name, lambda path: _counting(path, lua._read(path))).partition("\n")
-    flags = first.replace(" flags=no-writes", "")  # the counters are written, whatever the script does
-    return (
-        f"{flags}\nlocal __hit = {{ ['{Branch(f'{name}.lua', 1, 'script')}'] = 1 }}; local function __main() {body}\n"
-        f"end\nlocal __fine, __reply = pcall(__main)\n{_WRITE}"
-        "if not __fine then error(__reply, 0) end\nreturn __reply\n"
-    )
+def counted(text: str) -> str:
+    """A library's text, made with `counting`, that writes which branches it takes."""
+    run = lua._RUN.replace("function run(", "function run_bare(") + _RUN
+    return "local __hit = {}\n" + text.replace(lua._RUN, run)
+
+
+def counting(path: str) -> str:
+    """A file of `lua/` with its counters; these are written, whatever the script does."""
+    text = lua._read(path).replace(" flags=no-writes", "", 1)
+    return _counting(path, text).replace(lua._KEYS, f"{lua._KEYS}\n__hit['{Branch(path, 1, 'script')}'] = 1", 1)
 
 
 def read_counts(client: Any) -> dict[str, int]:
@@ -100,7 +106,12 @@ def _counting(path: str, text: str) -> str:
     return "".join([*parts, text[done:]])
 
 
+@cache
+def library() -> lua.Library:
+    """The scripts, counting."""
+    return lua.named(counted(lua.paste(lua.names(), counting)))
+
+
 def counting_instead(monkeypatch: Any) -> None:
     """For the rest of a test, every script that is run counts its branches."""
-    monkeypatch.setattr(lua, "source", cache(counted))
-    monkeypatch.setattr(call, "_shas", {})
+    monkeypatch.setattr(lua, "library", library)

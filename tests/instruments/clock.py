@@ -1,7 +1,7 @@
-"""A script's text with another clock: time is what stands in a key, and what the script lets expire follows it.
+"""The scripts with another clock: time is what stands in a key, and what a script lets expire follows it.
 
 The server itself knows only its own clock, so a set one lies decades ahead: nothing expires by itself, and
-`expire` removes what a moved clock has passed. Everything else of the script stays as it is.
+`expire` removes what a moved clock has passed. Everything else of the scripts stays as it is.
 """
 
 from typing import Any
@@ -10,9 +10,11 @@ EPOCH_MS = 2_000_000_000_000
 """Where a set clock begins: May 2033."""
 
 _SHIM = r"""
-local real, redis = redis, setmetatable({}, { __index = redis })
+local clock_key
+local function in_set_clock(real)
+local redis = setmetatable({}, { __index = real })
 local function set_clock()
-    return tonumber(real.call('GET', string.sub(KEYS[1], 1, -5) .. 'clock'))
+    return tonumber(real.call('GET', clock_key))
 end
 local function in_clock(name, args)
     if name == 'TIME' then
@@ -63,7 +65,11 @@ redis.pcall = function(command, ...)
     end
     return real.pcall(name, unpack(args))
 end
+return redis
+end
 """
+_BEFORE_ALL = "    for i = 1, #EACH_CALL do\n"
+_FROM_THE_SERVER = "from_the_server()\n    end\n"
 
 _EXPIRE = r"""
 local prefix, at, gone = string.sub(KEYS[1], 1, -5), tonumber(ARGV[1]), 0
@@ -79,9 +85,10 @@ return gone
 
 
 def with_set_clock(text: str) -> str:
-    """A script's text that reads `clock` instead of the server's time."""
-    first, _, rest = text.partition("\n")
-    return f"{first}\n{_SHIM}{rest}"
+    """A library's text that reads `clock` instead of the server's time."""
+    got, begin = text.index(_FROM_THE_SERVER) + len("from_the_server()\n"), text.index(_BEFORE_ALL)
+    of_the_call = "    clock_key = string.sub(KEYS[1], 1, -5) .. 'clock'\n"
+    return f"{_SHIM}{text[:got]}        redis = in_set_clock(redis)\n{text[got:begin]}{of_the_call}{text[begin:]}"
 
 
 def set_clock(client: Any, prefix: str, at_ms: int) -> int:

@@ -16,6 +16,7 @@ import lua
 from orchestrator.keys import Keys
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, Scripts, connect
+from orchestrator.scripts.connection import node_of
 from tests.conftest import wait_until
 from tests.dump import dump, timeless, without
 from tests.lua.scenarios import SCENARIOS, Scenario
@@ -28,20 +29,14 @@ on_clusters = pytest.mark.parametrize("server", CLUSTER_KINDS, indirect=True)
 @on_clusters
 @pytest.mark.parametrize("name", [name for name in lua.names() if not name.startswith("get_")])
 async def test_a_write_to_a_foreign_slot_is_refused(client: Client, queue: Queue, name: str) -> None:
-    planted = lua.source(name).replace("\nlocal _, _ =", "\nredis.call('SET', 'foreign', '1')\nlocal _, _ =", 1)
-    assert "foreign" in planted
+    text = lua.paste([name], lua._read).replace("local reply =", "redis.call('SET', 'foreign', '1')\nlocal reply =")
+    assert "foreign" in text
+    planted = lua.named(text)
+    node: Any = await node_of(client, queue.keys.meta)
+    await node.function_load(planted.text)
     with pytest.raises(ResponseError, match=r"non local key|not hash to the same slot"):
-        await client.eval(planted, 2, queue.keys.meta, queue.keys.none, *"123456")
+        await node.fcall(planted.function(name), 2, queue.keys.meta, queue.keys.none, *"123456")
     assert not await client.exists("foreign")
-
-
-@on_clusters
-async def test_without_its_first_line_a_one_node_cluster_would_let_a_foreign_write_pass(
-    client: Client, queue: Queue
-) -> None:
-    await client.eval("redis.call('SET', KEYS[1] .. 'foreign', '1')", 2, queue.keys.meta, queue.keys.none)
-    assert await client.eval("return redis.call('SET', 'foreign', '1')", 2, queue.keys.meta, queue.keys.none) == b"OK"
-    await client.delete("foreign")
 
 
 class Move(NamedTuple):
@@ -193,7 +188,7 @@ async def evaluate(node: Any, scene: Scene, name: str, args: list[Any], *, askin
     async with node.client() as connection:
         if asking:
             await connection.execute_command("ASKING")
-        await connection.eval(lua.source(name), 2, keys.meta, keys.none, *args)
+        await connection.execute_command("FCALL", lua.library().function(name), 2, keys.meta, keys.none, *args)
 
 
 def comparable(value: object, queue_name: str) -> str:

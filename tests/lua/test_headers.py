@@ -14,8 +14,6 @@ ROOT = Path(__file__).parents[2]
 SECTIONS = ["KEYS", "ARGV", "Returns", "Errors", "Events"]
 USERS_ADD = {"add_jobs", "add_bulk", "add_flow", "upsert_job_scheduler"}
 FUNCTION = re.compile(r"^(?:local )?function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
-SHARED = re.compile(r"\bS\.(\w+)_\d\d\b")
-PASTING = re.compile(r"^INCLUDES\['\d\d'\] = function\(\)$|^local reply = \(function\(\)$", re.MULTILINE)
 NO_EVENTS = (
     r"those of \w+|of jobs that were due|of (?:its|the|a) parent|of their parents|of parents in other queues"
     r"|where only some are kept"
@@ -66,8 +64,10 @@ def header_of(name: str) -> Header:
 
 def reachable(name: str) -> str:
     """The code of a script and of those of its included functions that it can call."""
-    code = "\n".join(line for line in lua.source(name).splitlines() if not line.startswith("--"))
-    code = PASTING.sub("", SHARED.sub(r"\1", code))
+    includes: dict[str, str] = {}
+    lua._collect(text_of(name), [], includes, lua._read)
+    code = "\n".join([*includes.values(), text_of(name)])
+    code = "\n".join(line for line in code.splitlines() if not line.startswith(("--", "#!")))
     functions = {match[1]: match[0] for match in FUNCTION.finditer(code)}
     body = FUNCTION.sub("", code)
     found, todo = {"": body}, [body]
@@ -100,7 +100,9 @@ def test_a_script_begins_with_the_flags_of_its_kind(name: str) -> None:
     else:
         expected = "#!lua flags=allow-oom"
     assert header_of(name).shebang == expected
-    assert lua.source(name).splitlines()[0] == expected
+    flag = expected.partition("=")[2]
+    registered = f"function_name = '{lua.library().function(name)}', flags = {{ {flag and repr(flag)} }}"
+    assert registered in lua.library().text
 
 
 @pytest.mark.parametrize("name", lua.names())
@@ -162,30 +164,30 @@ def test_scripts_has_a_method_for_every_script_that_runs_it() -> None:
 
 
 def test_nothing_but_scripts_runs_lua() -> None:
-    pattern = re.compile(r"\.(evalsha|eval|evalsha_ro|eval_ro|fcall|register_script|script_load)\(")
+    pattern = re.compile(r"\.(evalsha|eval|evalsha_ro|eval_ro|fcall|register_script|script_load)\(|\"(FCALL)\",")
     found = {}
     for room in ("orchestrator", "workers", "webhooks"):
         for path in (ROOT / room).rglob("*.py"):
-            if count := len([call for call in pattern.findall(path.read_text()) if call != "eval"]):
+            if count := len([call for call in pattern.findall(path.read_text()) if call[0] != "eval"]):
                 found[path.name] = count
-    assert found == {"call.py": 1, "keeper_process.py": 1}, "the keeper stands outside the package"
+    assert found == {"call.py": 1, "cluster.py": 1, "keeper_process.py": 2}, "the keeper stands outside the package"
 
 
 def test_only_store_job_writes_a_definition() -> None:
     for name in lua.names():
         code = reachable(name)
-        elsewhere = re.sub(r"^function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
+        elsewhere = re.sub(r"^(?:local )?function store_job\(.*?^end$", "", code, flags=re.MULTILINE | re.DOTALL)
         assert set(re.findall(r"redis\.call\('(\w+)', prefix \.\. 'job:'", elsewhere)) <= {"GET", "DEL"}, name
     assert "redis.call('SET', prefix .. 'job:'" in reachable("add_jobs")
 
 
 def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
     assert len(lua.names()) == len(list((ROOT / "lua").glob("*.lua")))
-    for name in lua.names():
-        text = lua.source(name)
-        assert "-- include:" not in text
-        functions = re.findall(r"^(?:local )?function (?:S\.)?(\w+)", text, re.MULTILINE)
-        assert len(functions) == len(set(functions)), name
+    text = lua.library().text
+    assert "-- include:" not in text
+    shared = re.findall(r"^function (\S+)\(", text, re.MULTILINE)
+    assert len(shared) == len(set(shared)) > 100
+    assert text.count("\ndo -- includes/") == len(list((ROOT / "lua" / "includes").glob("*.lua")))
 
 
 def test_every_include_is_used() -> None:
@@ -198,25 +200,37 @@ def test_every_include_is_used() -> None:
     assert used == {path.stem for path in (ROOT / "lua" / "includes").glob("*.lua")}
 
 
-def test_a_missing_include_and_a_loop_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_include_a_loop_and_a_name_that_is_included_are_errors() -> None:
     texts = {
         "one.lua": "#!lua\n-- include: nothing\n",
         "two.lua": "#!lua\n-- include: a\n",
+        "three.lua": "#!lua\n-- include: c\nlocal _, _ = KEYS[1], KEYS[2]\nlocal known = 1\n",
         "includes/a.lua": "-- include: b\n",
         "includes/b.lua": "-- include: a\n",
+        "includes/c.lua": "local known = {}\n",
     }
-    (tmp_path / "includes").mkdir()
-    for path, text in texts.items():
-        (tmp_path / path).write_text(text)
-    monkeypatch.setattr(lua, "files", lambda package: tmp_path)
-    lua.source.cache_clear()
-    try:
-        with pytest.raises(lua.IncludeError, match="no lua/includes/nothing"):
-            lua.source("one")
-        with pytest.raises(lua.IncludeError, match="a -> b -> a"):
-            lua.source("two")
-    finally:
-        lua.source.cache_clear()
+
+    def read(path: str) -> str:
+        return texts.get(path) or lua._read(path)
+
+    with pytest.raises(lua.IncludeError, match="no lua/includes/nothing"):
+        lua.paste(["one"], read)
+    with pytest.raises(lua.IncludeError, match="a -> b -> a"):
+        lua.paste(["two"], read)
+    with pytest.raises(lua.IncludeError, match="three declares what it includes: known"):
+        lua.paste(["three"], read)
+
+
+def test_what_an_include_keeps_is_of_one_call_or_never_changes() -> None:
+    """Else a call would find what another one left: the functions of a library live as long as the server."""
+    for path in (ROOT / "lua" / "includes").glob("*.lua"):
+        text = path.read_text()
+        functions = set(re.findall(r"^local function (\w+)", text, re.MULTILINE))
+        kept = set(lua._own_names(text)) - lua._of_a_call(text) - functions
+        assert all(name.isupper() for name in kept), path.name
+        body = "\n".join(line for line in text.splitlines() if line.startswith(" "))
+        for name in kept:
+            assert not re.search(rf"(?<![.\w]){name}(?:\[[^]]*\]|\.\w+)? =(?!=)", body), f"{path.name} changes {name}"
 
 
 def test_the_linter_finds_nothing() -> None:

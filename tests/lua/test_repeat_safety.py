@@ -7,7 +7,8 @@ import pytest
 import lua
 from orchestrator.keys import Keys
 from orchestrator.queue import Queue
-from orchestrator.scripts import Client, Scripts, connect
+from orchestrator.scripts import Scripts, connect
+from orchestrator.scripts.library import load
 from tests.dump import Dump, dump, timeless, without
 from tests.faultproxy import FaultProxy, Loss
 from tests.lua.scenarios import SCENARIOS, Scenario
@@ -73,7 +74,7 @@ async def test_a_reply_that_never_comes_changes_nothing(
 async def assert_loss_changes_nothing(
     scene: Scene, scenario: Scenario, server: Server, runtime_folder: Path, how: Loss
 ) -> None:
-    await load_all(scene.client)
+    await load(scene.client)
     twin = Scene(Queue(f"{scene.queue.name}-twin", scene.client))
     call = await scenario.arrange(twin)
     expected = await call.make(twin.scripts, scenario.script)
@@ -92,12 +93,6 @@ async def assert_loss_changes_nothing(
         fixed(await dump(twin.client, twin.prefix)), twin
     )
     await assert_immutable(scene)
-
-
-async def load_all(client: Client) -> None:
-    """Else the reply that gets lost would say that the script is not there."""
-    for name in lua.names():
-        await client.script_load(lua.source(name))
 
 
 def comparable(value: object, scene: Scene) -> str:

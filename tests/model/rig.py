@@ -3,18 +3,20 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 import redis
 
+import lua
 from orchestrator.errors import KargahError
 from orchestrator.group import Group
 from orchestrator.job import Job
 from orchestrator.keys import Keys
 from orchestrator.presence import WorkerInfo
 from orchestrator.scripts import Claim, Claims, Scripts
-from tests.instruments.branches import counted
+from tests.instruments.branches import counted, counting
 from tests.instruments.clock import EPOCH_MS, set_clock, with_set_clock
 from tests.model.invariants import Invariants
 from tests.model.job import ModelEvent
@@ -36,17 +38,21 @@ class Sent(NamedTuple):
 class _Scripts(Scripts):
     """The scripts with a set clock and counted branches, run without waiting: so a call costs little."""
 
-    loaded: dict[str, Any] = {}
-
     def __init__(self, client: Any, keys: Keys) -> None:
         super().__init__(client, keys)
         self.taken: Counter[str] = Counter()
+        self._library = _library()
+        if not client.function_list(self._library.name):
+            client.function_load(self._library.text)
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
-        if name not in self.loaded:
-            self.loaded[name] = self.client.register_script(with_set_clock(counted(name)))
         self.taken[name] += 1
-        return self.loaded[name]([self.keys.meta, self.keys.none], args, self.client)
+        return self.client.fcall(self._library.function(name), 2, self.keys.meta, self.keys.none, *args)
+
+
+@cache
+def _library() -> lua.Library:
+    return lua.named(with_set_clock(counted(lua.paste(lua.names(), counting))))
 
 
 class Rig:

@@ -53,11 +53,13 @@ async def until_active(queue: Queue, count: int = 1) -> None:
 async def steal(queue: Queue, job_id: str) -> None:
     """End the lease of a running job and put it back into the queue, before its worker can renew it."""
 
+    function = lua.library().function("move_stalled_to_wait")
+
     async def is_back() -> bool:
         """False while nobody is to be recovered, since a busy machine made a worker look too late."""
         async with queue.client.pipeline(transaction=True) as pipeline:
             pipeline.zadd(f"{queue.keys.prefix}active", {job_id: 1}, xx=True)
-            pipeline.eval(lua.source("move_stalled_to_wait"), 2, queue.keys.meta, queue.keys.none, 60_000, 1000, 1)
+            pipeline.fcall(function, 2, queue.keys.meta, queue.keys.none, 60_000, 1000, 1)
             return bool(await pipeline.execute() == [0, 1])
 
     await wait_until(is_back)

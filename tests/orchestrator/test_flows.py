@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import lua
 from orchestrator.active_job import ActiveJob
 from orchestrator.children import JobNode
 from orchestrator.errors import FlowRefused, InvalidOption, QueueFull
@@ -19,6 +18,7 @@ from orchestrator.parent import Parent
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client, Finish, connect
 from orchestrator.scripts import flows as flow_scripts
+from orchestrator.scripts.library import load
 from orchestrator.worker import Worker
 from tests.dump import dump
 from tests.faultproxy import FaultProxy
@@ -221,7 +221,7 @@ async def test_a_flow_whose_root_is_there_is_left_as_it_is(flows: FlowProducer, 
 
 @pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 async def test_a_flow_whose_answer_was_lost_is_stored_once(queue: Queue, server: Server, runtime_folder: Path) -> None:
-    await queue.client.script_load(lua.source("add_flow"))
+    await load(queue.client)
     await queue.client.sadd(QUEUES_KEY, queue.name)
     async with FaultProxy(runtime_folder / f"p-{server.kind}", server.socket) as proxy:
         client = connect(proxy.url, timeout_s=0.2)

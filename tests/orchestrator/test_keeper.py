@@ -145,7 +145,7 @@ async def test_it_goes_on_after_an_outage(scene: Scene, keeper: Keeper, url: str
     killer: Any = connect(url)
     for _ in range(3):
         await killer.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        await killer.execute_command("SCRIPT", "FLUSH")
+        await killer.execute_command("FUNCTION", "FLUSH")
         reached = renewals(keeper)
         await wait_until(lambda so_far=reached: renewals(keeper) > so_far)  # type: ignore[misc]
     await killer.aclose()
