@@ -60,10 +60,12 @@ def main() -> int:
         for number in range(options.processes):
             copies.put(copy_tree(Path(folder, str(number))))
         with ThreadPoolExecutor(options.processes) as pool:
-            judged = pool.map(lambda each: judge(copies, each, last_time.get(name_of(each), "")), mutants)
-            verdicts = list(judged)
+            verdicts = []
+            for verdict in pool.map(lambda each: judge(copies, each, last_time.get(name_of(each), "")), mutants):
+                verdicts.append(verdict)
+                if verdict.stage:
+                    remember({name_of(verdict.mutant): verdict.test or verdict.stage}, names(MUTANTS))
             false_alarms = [by for by in pool.map(lambda each: run_in(copies, each), noticers(verdicts)) if by]
-    remember({name_of(each.mutant): each.test or each.stage for each in verdicts if each.stage}, names(MUTANTS))
     return report(verdicts, false_alarms, time.monotonic() - began)
 
 
