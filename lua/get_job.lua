@@ -29,5 +29,8 @@ local history = {}
 if with_history then
     history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
     table.insert(history, 1, job.added .. ' ' .. added_text(job))
+    for _, entry in ipairs(recent_events(job)) do
+        history[#history + 1] = entry
+    end
 end
 return { job_reply(job), history, last_event_id(meta) }

@@ -54,9 +54,10 @@ for i = 8, 7 + 5 * count, 5 do
     recorded = recorded or outcome ~= 'LEASE_LOST'
 end
 write_sets()
-if recorded and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0 then
+local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
+if recorded and #claims == 0
+    and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0 then
     emit_queue_event('drained', '')
 end
-local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
 remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
 return { outcomes, claim_replies(claims), int(sleep_ms), is_deaf and '1' or '0' }

@@ -14,9 +14,9 @@ ARRAY_16 = b"\xdc"
 @cache
 def common_fields() -> tuple[str, ...]:
     """What every record has a place for, in its order."""
-    order = re.search(r"local (state, [\w, ]+), rare =", INCLUDE.read_text())
+    order = re.search(r"local (state, [\w,\s]+),\s+rare = cmsgpack", INCLUDE.read_text())
     assert order
-    return tuple(order[1].split(", "))
+    return tuple(re.findall(r"\w+", order[1]))
 
 
 @cache

@@ -4,20 +4,28 @@ local MAX_EVENTS = '10000'
 local PROGRESS_TO_OUTBOX_MS = 500
 local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
+local MAX_RECENT = 512 -- bytes
 
 local untold = {} -- by queue: a call's events, told at its end
 
 local function publish(text)
-    local event_id = redis.call('XADD', prefix .. 'events', '*', 'e', text)
-    local entry, entries = event_id .. ' ' .. text, untold[prefix] or {}
-    entries[#entries + 1], untold[prefix] = entry, entries
+    local entries = untold[prefix]
+    local event_id
+    if entries then
+        event_id = redis.call('XADD', prefix .. 'events', '*', 'e', text)
+    else
+        event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
+        entries = {}
+        untold[prefix] = entries
+    end
+    local entry = event_id .. ' ' .. text
+    entries[#entries + 1] = entry
     return event_id, entry
 end
 
 local function tell_watchers()
     for queue, entries in pairs(untold) do
         redis.call('PUBLISH', queue .. 'live', table.concat(entries, '\n'))
-        redis.call('XTRIM', queue .. 'events', 'MAXLEN', '~', MAX_EVENTS)
     end
     untold = {}
 end
@@ -77,15 +85,29 @@ local function tell_relay(job, event_type, event_id, text)
     redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', data_of(job))
 end
 
+-- Two short ones stand in the record, as many as most jobs ever have; what is more goes to the list with them.
+local function remember_event(job, entry)
+    local recent = job.recent
+    if #entry <= MAX_RECENT and not (recent and string.find(recent, '\n', 1, true)) then
+        job.recent = recent and recent .. '\n' .. entry or entry
+        return
+    end
+    local entries = recent_events(job)
+    entries[#entries + 1] = entry
+    local history = prefix .. 'log:' .. job.id
+    local length = redis.call('RPUSH', history, unpack(entries))
+    job.recent = nil
+    if length >= MAX_HISTORY + TRIM_HISTORY then
+        redis.call('LTRIM', history, -MAX_HISTORY, -1) -- endless steps; the gap shows in `seq`
+    end
+end
+
 -- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
 local function emit(job, event_type, fields)
     job.seq = job.seq + 1
     local text = event_text(job, event_type, now, job.seq, fields)
     local event_id, entry = publish(text)
-    local history = prefix .. 'log:' .. job.id
-    if redis.call('RPUSH', history, entry) >= MAX_HISTORY + TRIM_HISTORY then
-        redis.call('LTRIM', history, -MAX_HISTORY, -1) -- endless steps; the gap shows in `seq`
-    end
+    remember_event(job, entry)
     tell_relay(job, event_type, event_id, text)
     job.last_event = event_id
     return event_id

@@ -37,8 +37,7 @@ local function leave_past(id)
 end
 
 local function last_event(job)
-    local entry = job.last_event or redis.call('LINDEX', prefix .. 'log:' .. job.id, -1) or job.added
-    return string.match(entry, '^[^ ]+')
+    return job.last_event or string.match(newest_event(job), '^[^ ]+')
 end
 
 local function set_tombstone(job, ended_at)

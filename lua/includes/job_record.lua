@@ -16,11 +16,11 @@ local function load_job(id)
     if not text then
         return nil
     end
-    local state, sequence, created_at, added, token, seq, run, plain, started, started_at, lease, worker, made, rare =
-        cmsgpack.unpack(text)
+    local state, sequence, created_at, added, token, seq, run, plain, started, started_at, lease, worker, made, recent,
+        rare = cmsgpack.unpack(text)
     local job = { id = id, state = state, sequence = sequence, created_at = created_at, added = added, token = token,
         seq = seq, run = run, plain = plain, started = started, started_at = started_at, lease = lease,
-        worker = worker, made = made, header = nil, def = nil, finished_at = nil, result = nil }
+        worker = worker, made = made, recent = recent, header = nil, def = nil, finished_at = nil, result = nil }
     for name, value in pairs(rare or NOTHING) do
         job[name] = value
     end
@@ -37,7 +37,8 @@ local function save_job(job)
         end
     end
     redis.call('SET', prefix .. 'state:' .. job.id, cmsgpack.pack(job.state, job.sequence, job.created_at, job.added,
-        job.token, job.seq, job.run, job.plain, job.started, job.started_at, job.lease, job.worker, job.made, rare),
+        job.token, job.seq, job.run, job.plain, job.started, job.started_at, job.lease, job.worker, job.made,
+        job.recent, rare),
         'KEEPTTL')
 end
 
@@ -75,9 +76,22 @@ local function priority_of(job)
     return job.priority or options_of(job).p or 0
 end
 
--- Before its second event a job has no history: its first is told from its definition.
-local function has_history(job)
-    return job.seq > 1
+-- The events that stand in the record.
+local function recent_events(job)
+    local entries = {}
+    for entry in string.gmatch(job.recent or '', '[^\n]+') do
+        entries[#entries + 1] = entry
+    end
+    return entries
+end
+
+-- The newest event of a job's history. Its first is told from its definition; the next ones stand in its record, and
+-- only of a job that goes on after them there is a list.
+local function newest_event(job)
+    if job.recent then
+        return string.match(job.recent, '[^\n]*$')
+    end
+    return job.seq > 1 and redis.call('LINDEX', prefix .. 'log:' .. job.id, -1) or job.added
 end
 
 local UNGROUPED = '*' -- the group of the jobs without a group, where the queue treats them as one

@@ -80,7 +80,7 @@ class Rig:
         """Compare all histories whole once more, and leave nothing behind."""
         try:
             found = self._reader.read(tail=0)
-            self._compare(comparable(found.keys), expected(self.model, tail=0))
+            self._compare(comparable(found.keys, tail=0), expected(self.model, tail=0))
         finally:
             if keys := self.client.keys(f"{self.keys.prefix}*"):
                 self.client.delete(*keys)

@@ -202,17 +202,25 @@ def _memory(model: Reference) -> dict[str, Key]:
     return keys
 
 
-def comparable(keys: dict[str, Key]) -> dict[str, Key]:
+def _history(log: Key, recent: list[str], tail: int) -> Key:
+    """The newest events of a job, of which the last may stand in its record, and how many there are."""
+    (*entries, length), ends_at = log
+    parts = [entry.partition(" ") for entry in [*entries, *recent][-tail:]]
+    events = [(entry_id, msgspec.json.decode(text)) for entry_id, _, text in parts]
+    return (events, int(length) + len(recent)), ends_at
+
+
+def comparable(keys: dict[str, Key], tail: int = TAIL) -> dict[str, Key]:
     """What was read, with the JSON that the scripts write decoded."""
     changed = dict(keys)
     for name, (value, ends_at) in keys.items():
-        kind = name.partition(":")[0]
-        if kind == "log":
-            entries = [entry.partition(" ") for entry in value[:-1]]
-            changed[name] = (
-                ([(entry_id, msgspec.json.decode(text)) for entry_id, _, text in entries], int(value[-1])),
-                ends_at,
-            )
+        kind, _, job_id = name.partition(":")
+        if kind == "state":
+            values = dict(value)
+            recent = values.pop("recent", "").splitlines()
+            changed[name] = values, ends_at
+            if recent or f"log:{job_id}" in keys:
+                changed[f"log:{job_id}"] = _history(keys.get(f"log:{job_id}", (["0"], ends_at)), recent, tail)
         elif kind == "gone":
             changed[name] = msgspec.json.decode(value), ends_at
         elif kind == "answer" and value.startswith("["):

@@ -47,9 +47,10 @@ class Working(Claiming):
         if before is not None:
             return self._again(before)
         outcomes = [self._finish(*finish, keep) for finish in finishes]
+        claims = self._claim(token, lane, outcomes, worker, lease_ms, slots, interval_ms, wishes)
         if any(outcome != "LEASE_LOST" for outcome in outcomes) and not self.of("waiting", "active"):
             self.tell_queue("drained")
-        return self._claim(token, lane, outcomes, worker, lease_ms, slots, interval_ms, wishes)
+        return claims
 
     def extend_locks(self, lease_ms: int, cancel_ms: int, held: Sequence[tuple[str, str]]) -> list[Any]:
         answers: list[Any] = []

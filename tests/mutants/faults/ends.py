@@ -72,7 +72,14 @@ FAULTS = [
         ("int(total - (before[kind] or 0))", "int(total)", "a minute counts all the ones before it"),
     ),
     *faults_of(
-        "includes/count_start.lua",
-        ("has_history(job) and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
+        "includes/job_record.lua",
+        ("job.seq > 1 and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
+        ("'[^\\n]*$')", "'^[^\\n]*')", "the last but one of a job's events is taken for the newest"),
+    ),
+    *faults_of(
+        "includes/emit.lua",
+        ("recent .. '\\n' .. entry or entry", "entry or entry", "an event pushes another one out of the history"),
+        ("unpack(entries))", "entry)", "what stood in the record does not come into the list"),
+        ("    job.recent = nil\n", "", "what is in the list stands in the record, too"),
     ),
 ]
