@@ -22,7 +22,7 @@ _OF_A_CALL = re.compile(r"^local (?P<names>[a-z_]\w*(?:, [a-z_]\w*)*) = (?P<valu
 _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
 _FLAGS = re.compile(r"#!lua(?: flags=(\S+))?$", re.MULTILINE)
 _KEYS = "local _, _ = KEYS[1], KEYS[2]"
-_FROM_THE_SERVER = "redis, cjson, cmsgpack, string, table, math, tonumber, ipairs, pairs, unpack"
+_FROM_THE_SERVER = "redis, cjson, cmsgpack, struct, string, table, math, tonumber, ipairs, pairs, unpack"
 
 _BEGIN = f"""\
 local register = redis.register_function

@@ -90,7 +90,7 @@ end
 local function add_one(meta, job, is_repeat)
     local before = answer_before(job)
     if before or is_repeat then
-        return before or { 'duplicated', 'waiting', int(now), job.id }
+        return before or reply_to_add('duplicated', 'waiting', now, job.id)
     end
     return job.header.dd and deduplicate(meta, job.token, job.id, job.header_json, job.data, job.header)
         or store_new(meta, job)

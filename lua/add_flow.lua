@@ -14,7 +14,7 @@
 --   header_json  JSON    orchestrator.job.Header; `ch` is how many children follow
 --   data         JSON    one line, opaque
 -- Returns
---   for each flow {"added" | "duplicated", created_at}; a flow whose root is there already is left as it is
+--   for each flow what add_jobs answers for its root; a flow whose root is there already is left as it is
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote one of the queues
 --   GROUP_FULL       as of add_jobs, with room for all
@@ -115,7 +115,7 @@ for _, node in ipairs(nodes) do
         reply = answer_again(token, node.id)
     end
     if node.parent == 0 then
-        replies[#replies + 1] = { reply[1], reply[3] }
+        replies[#replies + 1] = reply
         if node.is_new and node.above then
             link_child(node.above, node.id)
         end

@@ -12,8 +12,8 @@
 --   header_json JSON    orchestrator.job.Header
 --   data        JSON    one line, opaque
 -- Returns
---   for each job {"added" | "duplicated" | "deduplicated", state, created_at, id}: of the job that is there now; or the
---   error that refuses it
+--   for each job the text `outcome state created_at id` of the job that is there now, with added, duplicated or
+--   deduplicated for an outcome; or the error that refuses it
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue; instead of all answers
 --   GROUP_FULL       the group has as many waiting jobs as its max_waiting allows

@@ -10,7 +10,7 @@
 --   header_json  JSON  orchestrator.job.Header
 --   data         JSON  one line, opaque
 -- Returns
---   {"added" | "duplicated", state, created_at, id}
+--   what add_jobs answers for one job
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue
 --   QUEUE_FULL       the queue is being obliterated

@@ -21,7 +21,7 @@ OPTIONS = (
     "--codes",
     "-q",
 )
-CONFIG = 'stds.redis = { read_globals = { "redis", "cjson", "cmsgpack" } }\n'
+CONFIG = 'stds.redis = { read_globals = { "redis", "cjson", "cmsgpack", "struct" } }\n'
 
 
 def main() -> int:

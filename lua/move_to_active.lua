@@ -13,9 +13,9 @@
 --   slots        number  how many jobs at most
 --   wishes       JSON    {limiter: [max, ms], warm: [key], patience_ms, batch: {min_size, linger_ms}}; "" = none
 -- Returns
---   {claims, sleep_ms, deaf}; a claim is {id, def, created_at, lease, run, attempts started, attempts made, stalled,
---   priority, started_at, cancel, error of the last attempt, checkpoint}; sleep_ms = -1: until woken;
---   deaf = "1": waking it before is of no use
+--   {claims, sleep_ms, deaf}; a claim is two of the list, a text and the definition. The text is the line `id
+--   created_at lease run started made stalled priority started_at`, then, where there is any of them, three more lines:
+--   cancel, error of the last attempt, checkpoint. sleep_ms = -1: until woken; deaf = "1": waking it before is no use
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

@@ -25,9 +25,9 @@ class Added(NamedTuple):
 _STATES = {state.encode(): state for state in JobState}
 
 
-def read_added(reply: Sequence[bytes]) -> Added:
+def read_added(reply: bytes) -> Added:
     """The answer of `add_jobs` for one job."""
-    outcome, state, created_at, job_id = reply
+    outcome, state, created_at, job_id = reply.split(b" ")
     return Added(outcome.decode(), _STATES[state], int(created_at), job_id.decode())
 
 
@@ -36,10 +36,11 @@ def read_cancel(text: bytes) -> CancelRequest | None:
     return msgspec.json.decode(text, type=CancelRequest) if text else None
 
 
-def read_claimed(queue: str, reply: Sequence[bytes]) -> Job:
+def read_claimed(queue: str, head: bytes, definition: bytes) -> Job:
     """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
-    job_id, definition, created_at, lease, run, started, made, stalled, priority, started_at, *rest = reply
-    cancel, error, checkpoint = rest
+    line, _, rest = head.partition(b"\n")
+    job_id, created_at, lease, run, started, made, stalled, priority, started_at = line.split(b" ")
+    cancel, error, checkpoint = rest.split(b"\n", 2) if rest else (b"", b"", b"")
     header, _, data = definition.partition(b"\n")
     return Job(
         queue=queue,

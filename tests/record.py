@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 INCLUDE = Path(__file__).parents[1] / "lua" / "includes" / "job_record.lua"
-ARRAY_16 = b"\xdc"
 
 
 @cache
 def common_fields() -> tuple[str, ...]:
     """What every record has a place for, in its order."""
-    order = re.search(r"local (state, [\w,\s]+),\s+rare = cmsgpack", INCLUDE.read_text())
+    order = re.search(r"local (sequence, [\w,\s]+),\s+rest = struct", INCLUDE.read_text())
     assert order
     return tuple(re.findall(r"\w+", order[1]))
 
@@ -26,16 +25,39 @@ def fields() -> tuple[str, ...]:
     return common_fields() + tuple(re.findall(r"'(\w+)'", rare))
 
 
+@cache
+def common_format() -> str:
+    """How that is packed."""
+    found = re.search(r"local COMMON = '(.+)'", INCLUDE.read_text())
+    assert found
+    return found[1]
+
+
+def _sizes() -> list[int]:
+    """Bytes of each common field; 0: a text that ends with a zero."""
+    return [int(size or 1) if kind in "IB" else 0 for kind, size in re.findall(r"([IBs])(\d*)", common_format())]
+
+
 def unpack(packed: bytes) -> dict[str, Any]:
     """Name → value of what a record has."""
-    count = len(common_fields()) + 1
-    *values, rare = msgspec.msgpack.decode(ARRAY_16 + count.to_bytes(2, "big") + packed)
-    known = dict(zip(common_fields(), values, strict=True)) | (rare or {})
-    return {name: value for name, value in known.items() if value is not None}
+    values: dict[str, Any] = {}
+    for name, size in zip(common_fields(), _sizes(), strict=True):
+        if size:
+            values[name], packed = int.from_bytes(packed[:size], "little"), packed[size:]
+        else:
+            text, _, packed = packed.partition(b"\0")
+            values[name] = text.decode()
+    values = {name: value for name, value in values.items() if value}
+    if "plain" in values:
+        values["plain"] = True
+    return values | (msgspec.msgpack.decode(packed) if packed else {})
 
 
 def pack(record: dict[str, Any]) -> bytes:
     """The opposite."""
-    values = [record.get(name) for name in common_fields()]
+    parts = []
+    for name, size in zip(common_fields(), _sizes(), strict=True):
+        value = record.get(name) or (0 if size else "")
+        parts.append(int(value).to_bytes(size, "little") if size else f"{value}\0".encode())
     rare = {name: value for name, value in record.items() if name not in common_fields()}
-    return b"".join(msgspec.msgpack.encode(value) for value in [*values, rare or None])
+    return b"".join(parts) + (msgspec.msgpack.encode(rare) if rare else b"")

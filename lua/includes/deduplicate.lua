@@ -1,14 +1,10 @@
 -- include: prefix, int, answer, emit, dedup_key, remove_record, store_job, refuse_add
 -- An add under a deduplication key that another job holds: it replaces a delayed one, is kept for later, or dropped.
-local function reply_met(holder)
-    return { 'deduplicated', holder.state, int(holder.created_at), holder.id }
-end
 
 -- What this call was told the first time it came.
 local function told_before(token, header)
     local memo = header.dd and answered(token)
-    local state, created_at, id = string.match(memo or '', '^deduplicated (%S+) (%d+) (%S+)$')
-    return state and { 'deduplicated', state, created_at, id }
+    return memo and string.match(memo, '^deduplicated .+$')
 end
 
 local function emit_deduplicated(name, kept, dropped)
@@ -46,7 +42,5 @@ local function deduplicate(meta, token, id, header_json, data, header)
         redis.call('HSET', next_key, 'token', token, 'id', id, 'header', header_json, 'data', data)
     end
     emit_deduplicated(dd.i, holder.id, id)
-    local reply = reply_met(holder)
-    answer(token, table.concat(reply, ' '))
-    return reply
+    return answer(token, reply_to_add('deduplicated', holder.state, holder.created_at, holder.id))
 end

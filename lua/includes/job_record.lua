@@ -1,7 +1,8 @@
 -- include: prefix
--- The mutable record of a job: read whole, changed as a table, written whole. It is packed (MessagePack, one value
--- after the other): first what every job has or gets, in the order of `load_job`, then a map of what only some have.
+-- The mutable record of a job: read whole, changed as a table, written whole. First comes what every job has or gets,
+-- packed as COMMON says (0 and '' = nothing); then, where there is any, a MessagePack map of what only some have.
 -- This is the only place that knows how.
+local COMMON = '<I7I6I6I4I3I3I3Bssssss'
 local RARE = {
     'priority', 'due_at', 'finished_at', 'expires_at', 'result', 'error', 'stack', 'reason', 'stalled', 'notify',
     'progress', 'preview', 'reported', 'told_at', 'checkpoint', 'cancel', 'cancel_at', 'entered_at', 'ungrouped',
@@ -16,19 +17,25 @@ local function load_job(id)
     if not text then
         return nil
     end
-    local state, sequence, created_at, added, token, seq, run, plain, started, started_at, lease, worker, made, recent,
-        rare = cmsgpack.unpack(text)
+    local sequence, created_at, started_at, seq, run, started, made, plain, state, added, token, lease, worker, recent,
+        rest = struct.unpack(COMMON, text)
     local job = { id = id, state = state, sequence = sequence, created_at = created_at, added = added, token = token,
-        seq = seq, run = run, plain = plain, started = started, started_at = started_at, lease = lease,
-        worker = worker, made = made, recent = recent, header = nil, def = nil, finished_at = nil, result = nil }
-    for name, value in pairs(rare or NOTHING) do
-        job[name] = value
+        seq = seq, run = run, plain = plain == 1 or nil, started = started > 0 and started or nil,
+        started_at = started_at > 0 and started_at or nil, lease = lease ~= '' and lease or nil,
+        worker = worker ~= '' and worker or nil, made = made > 0 and made or nil,
+        recent = recent ~= '' and recent or nil, header = nil, def = nil, finished_at = nil, result = nil }
+    if rest <= #text then
+        for name, value in pairs(cmsgpack.unpack(string.sub(text, rest))) do
+            job[name] = value
+        end
     end
     return job
 end
 
 local function save_job(job)
-    local rare
+    local text, rare = struct.pack(COMMON, job.sequence, job.created_at, job.started_at or 0, job.seq, job.run,
+        job.started or 0, job.made or 0, job.plain and 1 or 0, job.state, job.added, job.token, job.lease or '',
+        job.worker or '', job.recent or ''), nil
     for i = 1, #RARE do
         local value = job[RARE[i]]
         if value ~= nil then
@@ -36,10 +43,7 @@ local function save_job(job)
             rare[RARE[i]] = value
         end
     end
-    redis.call('SET', prefix .. 'state:' .. job.id, cmsgpack.pack(job.state, job.sequence, job.created_at, job.added,
-        job.token, job.seq, job.run, job.plain, job.started, job.started_at, job.lease, job.worker, job.made,
-        job.recent, rare),
-        'KEEPTTL')
+    redis.call('SET', prefix .. 'state:' .. job.id, rare and text .. cmsgpack.pack(rare) or text, 'KEEPTTL')
 end
 
 local function def_of(job)

@@ -53,7 +53,7 @@ end
 local function claim_replies(jobs)
     local replies = {}
     for i, job in ipairs(jobs) do
-        replies[i] = claim_reply(job)
+        replies[2 * i - 1], replies[2 * i] = claim_reply(job)
     end
     return replies
 end

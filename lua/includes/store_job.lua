@@ -1,5 +1,9 @@
 -- include: open_queue, answer, add_to_wait, emit, end_record, dedup_key, count_up, children
 -- Adding, whoever asks for it: what an earlier call under this id or token came to, and storing a job that is new.
+local function reply_to_add(outcome, state, created_at, id)
+    return outcome .. ' ' .. state .. ' ' .. int(created_at) .. ' ' .. id
+end
+
 local function answer_again(token, id)
     if redis.call('EXISTS', prefix .. 'state:' .. id, prefix .. 'gone:' .. id) == 0 then
         return nil
@@ -7,17 +11,17 @@ local function answer_again(token, id)
     local present = load_job(id)
     if present then
         if present.token == token then
-            return { 'added', present.state, int(present.created_at), id }
+            return reply_to_add('added', present.state, present.created_at, id)
         end
         if not answered(token) then
             answer(token, 'duplicated')
             emit_queue_event('duplicated', ',"job":"' .. id .. '"')
         end
-        return { 'duplicated', present.state, int(present.created_at), id }
+        return reply_to_add('duplicated', present.state, present.created_at, id)
     end
     local gone = tombstone_of(id)
     if gone and gone.token == token then
-        return { 'added', gone.state, int(gone.created_at), id }
+        return reply_to_add('added', gone.state, gone.created_at, id)
     end
 end
 
@@ -54,5 +58,5 @@ local function store_job(meta, token, id, header_json, data, header)
     end
     save_job(job)
     count_up('added')
-    return { 'added', job.state, int(now), id }
+    return reply_to_add('added', job.state, now, id)
 end

@@ -21,7 +21,7 @@ class AddingScripts(ScriptCaller):
         """Of each what became of it, and the job that is there now; or why it was refused."""
         parts = [part for job in jobs for part in job]
         replies = await self._run_adding("add_jobs", token, OUTBOX_MAX, *parts, until=until)
-        return [read_added(reply) if type(reply) is list else error_of(reply) for reply in replies]
+        return [read_added(reply) if type(reply) is bytes else error_of(reply) for reply in replies]
 
     async def add_bulk(self, token: str, jobs: Sequence[NewParts]) -> list[Added]:
         """The same for many: all are stored, or none."""

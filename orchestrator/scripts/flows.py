@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestrator.job import Job
-from orchestrator.replies import read_job
+from orchestrator.replies import read_added, read_job
 from orchestrator.scripts.adding import OUTBOX_MAX
 from orchestrator.scripts.call import ScriptCaller
 
@@ -26,7 +26,7 @@ class FlowScripts(ScriptCaller):
         """For each flow: whether this call made it, and when its root was created (ms)."""
         parts = [part for entry in entries for part in entry]
         replies = await self._run_adding("add_flow", token, OUTBOX_MAX, *parts)
-        return [(status == b"added", int(created_at)) for status, created_at in replies]
+        return [(added.is_new, added.created_at) for added in map(read_added, replies)]
 
     async def get_dependencies(
         self, job_id: str, cursor: str, count: int, kinds: str

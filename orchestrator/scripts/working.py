@@ -81,8 +81,8 @@ class WorkingScripts(ScriptCaller):
         reply = await self._run("move_to_finished", token, lane, worker, lease_ms, interval_ms, slots, wishes, *parts)
         return self._claims(*reply)
 
-    def _claims(self, outcomes: list[bytes], claims: list[Sequence[bytes]], sleep_ms: bytes, deaf: bytes) -> Claims:
-        held = [_claim(self.keys.queue, claim) for claim in claims]
+    def _claims(self, outcomes: list[bytes], claims: list[bytes], sleep_ms: bytes, deaf: bytes) -> Claims:
+        held = [_claim(self.keys.queue, *claim) for claim in zip(claims[::2], claims[1::2], strict=True)]
         return Claims([outcome.decode() for outcome in outcomes], held, int(sleep_ms), deaf == b"1")
 
     async def extend_locks(
@@ -108,6 +108,6 @@ class WorkingScripts(ScriptCaller):
         return read_cancel(await self._run("add_log", job_id, lease, number, line))
 
 
-def _claim(queue: str, reply: Sequence[bytes]) -> Claim:
-    job = read_claimed(queue, reply)
+def _claim(queue: str, head: bytes, definition: bytes) -> Claim:
+    job = read_claimed(queue, head, definition)
     return Claim(job, job.lease or "")

@@ -27,16 +27,21 @@ local read = {
     zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
     string = function(key) return redis.call('GET', key) end,
     record = function(key)
-        local values, flat, at = { cmsgpack.unpack(redis.call('GET', key)) }, {}, 0
+        local text, flat, at = redis.call('GET', key), {}, 0
+        local values = { struct.unpack(ARGV[5], text) }
         local function add(name, value)
             flat[#flat + 1] = name
             flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or tostring(value)
         end
         for name in string.gmatch(ARGV[4], '%S+') do
             at = at + 1
-            if values[at] ~= nil then add(name, values[at]) end
+            local value = values[at]
+            if name == 'plain' then value = value == 1 and 'true' or 0 end
+            if value ~= 0 and value ~= '' then add(name, value) end
         end
-        for name, value in pairs(values[at + 1] or {}) do add(name, value) end
+        if values[at + 1] <= #text then
+            for name, value in pairs(cmsgpack.unpack(string.sub(text, values[at + 1]))) do add(name, value) end
+        end
         return flat
     end,
     list = function(key, name)
@@ -89,7 +94,8 @@ class Reader:
     def read(self, tail: int = TAIL) -> Found:
         """What is there now. Scores and ends are whole milliseconds."""
         text = self._script(
-            [f"{self._prefix}meta"], [self._event_id, self._outbox_id, -tail, " ".join(record.common_fields())]
+            [f"{self._prefix}meta"],
+            [self._event_id, self._outbox_id, -tail, " ".join(record.common_fields()), record.common_format()],
         )
         found, events, outbox, length = msgspec.json.decode(text)
         if events:
