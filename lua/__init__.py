@@ -7,6 +7,7 @@ theirs carry a digest of the text, and versions of Kargah live side by side.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,7 @@ PREFIX = "kargah_"
 MOST_LOCALS = 150
 
 _INCLUDE = re.compile(r"^-- include: (.+)$\n?", re.MULTILINE)
+_COMMENT = re.compile(r"^ *--(?! include: )[^\n]*\n", re.MULTILINE)
 _DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?=\(| =|$)", re.MULTILINE)
 _OF_A_CALL = re.compile(r"^local (?P<names>[a-z_]\w*(?:, [a-z_]\w*)*) = (?P<value>.*)$", re.MULTILINE)
 _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
@@ -109,21 +111,25 @@ def named(text: str) -> Library:
 def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
     """The text of a library of those scripts, of files as `read` reads them."""
     includes: dict[str, str] = {}
-    texts = {name: read(f"{name}.lua") for name in scripts}
+    texts = {name: _COMMENT.sub("", read(f"{name}.lua")) for name in scripts}
     for text in texts.values():
         _collect(text, [], includes, read)
-    seen = {name: _closure(text, read) for name, text in (includes | texts).items()}
+    seen: dict[str, set[str]] = {}
+    for name, text in (includes | texts).items():  # of which each comes after what it includes
+        direct = _included(text)
+        seen[name] = set(direct).union(*(seen[each] for each in direct))
     own = {name: _own_names(text) for name, text in (includes | texts).items()}
-    used = {name: _words(text) for name, text in (includes | texts).items()}
+    used = {name: Counter(_TOKEN.findall(text)) for name, text in (includes | texts).items()}
     users = {
-        (include, word): sum(used[other].count(word) for other in seen if include in seen[other])
+        (include, word): sum(used[other][word] for other in seen if include in seen[other])
         for include in includes
         for word in own[include]
     }
+    numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
     shared = sorted((each for each in users if users[each]), key=lambda each: -users[each])
-    fields = {(of, word): f"{word}_{list(includes).index(of):02}" for of, word in shared[:MOST_LOCALS]}
+    fields = {(of, word): f"{word}_{numbers[of]}" for of, word in shared[:MOST_LOCALS]}
     local_names = ", ".join(fields.values())
-    fields |= {(of, word): f"S.{word}_{list(includes).index(of):02}" for of, word in shared[MOST_LOCALS:]}
+    fields |= {(of, word): f"S.{word}_{numbers[of]}" for of, word in shared[MOST_LOCALS:]}
 
     def share(name: str, text: str) -> str:
         foreign = {word: field for (of, word), field in fields.items() if of in seen[name]}
@@ -159,23 +165,13 @@ def _collect(text: str, path: list[str], includes: dict[str, str], read: Callabl
         if name in path:
             raise IncludeError(f"include loop: {' -> '.join([*path, name])}")
         if name not in includes:
-            include = read(f"includes/{name}.lua")
+            include = _COMMENT.sub("", read(f"includes/{name}.lua"))
             _collect(include, [*path, name], includes, read)
             includes[name] = include
 
 
-def _closure(text: str, read: Callable[[str], str]) -> set[str]:
-    found: dict[str, str] = {}
-    _collect(text, [], found, read)
-    return set(found)
-
-
 def _included(text: str) -> list[str]:
     return [name for line in _INCLUDE.findall(text) for name in line.split(", ")]
-
-
-def _words(text: str) -> list[str]:
-    return [token for token in _TOKEN.findall(text) if token[0] not in "-'\""]
 
 
 def _own_names(text: str) -> list[str]:

@@ -181,6 +181,13 @@ def test_only_store_job_writes_a_definition() -> None:
     assert "redis.call('SET', prefix .. 'job:'" in reachable("add_jobs")
 
 
+def test_a_record_is_asked_for_all_that_only_some_have() -> None:
+    text = (ROOT / "lua" / "includes" / "job_record.lua").read_text()
+    rare = re.findall(r"'(\w+)'", text.partition("local RARE = {")[2].partition("}")[0])
+    asked = text.partition("local function has_rare")[2].partition("end")[0]
+    assert re.findall(r"job\.(\w+)", asked) == rare
+
+
 def test_the_scripts_are_found_and_the_includes_pasted_once() -> None:
     assert len(lua.names()) == len(list((ROOT / "lua").glob("*.lua")))
     text = lua.library().text
