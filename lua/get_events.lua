@@ -9,12 +9,12 @@
 --   after  text    event id
 --   count  number  at most 1000
 -- Returns
---   {"1", events}, an event being {id, {"e", JSON}}; or {"0"} when `after` is not covered
+--   {"1", events}, an event being {id, JSON}; or {"0"} when `after` is not covered
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta
+-- include: read_meta, int
 local _, _ = KEYS[1], KEYS[2]
 local after, count = ARGV[1], tonumber(ARGV[2])
 
@@ -34,11 +34,19 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local events = redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count + 1)
-if events[1] and events[1][1] == after then
-    return { '1', { unpack(events, 2) } }
+local events, is_covered = {}, (after == '0-0' or after == id_before_all(meta)) and is_whole()
+for _, entry in ipairs(redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count + 1)) do
+    local ms, last = string.match(entry[1], '^(%d+)%-(%d+)$')
+    local _, breaks = string.gsub(entry[2][2], '\n', '')
+    local number = tonumber(last) - breaks
+    for text in string.gmatch(entry[2][2], '[^\n]+') do
+        local event_id = ms .. '-' .. int(number)
+        if event_id == after then
+            events, is_covered = {}, true -- what stood before it in its entry is no news
+        elseif #events < count then
+            events[#events + 1] = { event_id, text }
+        end
+        number = number + 1
+    end
 end
-if (after == '0-0' or after == id_before_all(meta)) and is_whole() then
-    return { '1', events }
-end
-return { '0' }
+return is_covered and { '1', events } or { '0' }

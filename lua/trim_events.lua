@@ -5,9 +5,9 @@
 --   meta   hash    the queue's record
 --   none   -       never created
 -- ARGV
---   count  number  how many stay
+--   count  number  how many entries stay; one has up to eight events
 -- Returns
---   how many were deleted
+--   how many entries were deleted
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

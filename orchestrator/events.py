@@ -46,6 +46,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         event_id, _, text = entry.partition(b" ")
         return cls.decode(event_id.decode(), text)
 
+    @classmethod
+    def decode_together(cls, entry_id: bytes, lines: bytes) -> list[Self]:
+        """Read an entry of the stream: an event a line. Its id is that of the last, the others count up to it."""
+        ms, last = id_key(entry_id.decode())
+        texts = lines.split(b"\n")
+        return [cls.decode(f"{ms}-{number}", text) for number, text in enumerate(texts, last - len(texts) + 1)]
+
     def flat(self) -> dict[str, Any]:
         """The event as one flat object, without its id."""
         whole: dict[str, Any] = {"type": self.type}

@@ -6,26 +6,44 @@ local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
 local MAX_RECENT = 512 -- bytes
 
+local MOST_TOGETHER = 8 -- events of an entry
+
 local untold = {} -- by queue: a call's events, told at its end
 
+local function write_entry(queue, told)
+    redis.call('XADD', queue .. 'events', told.ms .. '-' .. int(told.number), 'e', table.concat(told.texts, '\n'))
+    told.texts = {}
+end
+
+-- A call's first event gets its id from the server, the others count on from there, since nothing comes in between.
+-- Those stand in entries of several lines, whose id is that of the last line.
 local function publish(text)
-    local entries = untold[prefix]
+    local told = untold[prefix]
     local event_id
-    if entries then
-        event_id = redis.call('XADD', prefix .. 'events', '*', 'e', text)
+    if told then
+        told.number = told.number + 1
+        event_id = told.ms .. '-' .. int(told.number)
+        told.texts[#told.texts + 1] = text
     else
         event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
-        entries = {}
-        untold[prefix] = entries
+        local ms, number = string.match(event_id, '^(%d+)%-(%d+)$')
+        told = { ms = ms, number = tonumber(number), texts = {}, entries = {} }
+        untold[prefix] = told
     end
     local entry = event_id .. ' ' .. text
-    entries[#entries + 1] = entry
+    told.entries[#told.entries + 1] = entry
+    if #told.texts == MOST_TOGETHER then
+        write_entry(prefix, told)
+    end
     return event_id, entry
 end
 
 local function tell_watchers()
-    for queue, entries in pairs(untold) do
-        redis.call('PUBLISH', queue .. 'live', table.concat(entries, '\n'))
+    for queue, told in pairs(untold) do
+        if #told.texts > 0 then
+            write_entry(queue, told)
+        end
+        redis.call('PUBLISH', queue .. 'live', table.concat(told.entries, '\n'))
     end
     untold = {}
 end

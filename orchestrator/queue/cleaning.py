@@ -115,7 +115,7 @@ class Cleaning(Reading):
         return removed
 
     async def trim_events(self, count: int) -> int:
-        """Keep only the newest events of the queue's stream; returns how many went."""
+        """Keep only the newest entries of the queue's stream, of up to eight events each; returns how many went."""
         check_int("count", count, 0, 10_000)
         return await self.scripts.trim_events(count)
 

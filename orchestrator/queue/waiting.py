@@ -76,12 +76,12 @@ class Waiting(Reading):
         if tombstone is not None:
             event_id = msgspec.json.decode(tombstone)["event"]
             entries = await self.scripts.retrying(
-                "XRANGE", lambda: self.client.xrange(self.keys.events, event_id, event_id)
+                "XRANGE", lambda: self.client.xrange(self.keys.events, event_id, count=1)
             )
-            for found_id, fields in entries:
-                event = Event.decode(found_id.decode(), fields[b"e"])
-                if event.job == job_id and event.type in TERMINAL:
-                    return event
+            for entry_id, fields in entries:
+                for event in Event.decode_together(entry_id, fields[b"e"]):
+                    if event.id == event_id and event.job == job_id and event.type in TERMINAL:
+                        return event
         raise JobNotFound(f"there is no job {job_id}, nor one that finished within the last minute")
 
     async def _late_result(self, job_id: str) -> Any:

@@ -71,7 +71,7 @@ class ReadingScripts(ScriptCaller):
         reply = await self._run("get_events", after, count)
         if reply[0] == b"0":
             return None
-        return [(event_id.decode(), fields[1]) for event_id, fields in reply[1]]
+        return [(event_id.decode(), text) for event_id, text in reply[1]]
 
     async def get_due_files(self, count: int) -> list[str]:
         """Folders of the storage that may be deleted now."""

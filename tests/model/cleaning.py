@@ -74,10 +74,7 @@ class Cleaning(Steering):
         return _numbers(self.once(token, effect))
 
     def trim_events(self, count: int) -> int:
-        left = len(self.journal.events) - self.journal.trimmed
-        gone = max(left - count, 0)
-        self.journal.trimmed += gone
-        return gone
+        return self.journal.trim(count)
 
     def obliterate(self, epoch: str, *, force: bool, limit: int, closing_ms: int) -> int:
         if self.epoch is None or str(self.epoch) != epoch:

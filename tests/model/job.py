@@ -19,6 +19,7 @@ class ModelEvent:
     fields: dict[str, Any]
     ms: int = 0
     id: str = ""
+    begins_entry: bool = True
 
     def __getattr__(self, name: str) -> Any:
         return self.fields[name]

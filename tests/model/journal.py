@@ -7,17 +7,21 @@ import msgspec
 from tests.model.job import ModelEvent, ModelJob
 
 PROGRESS_TO_OUTBOX_MS = 500
+TOGETHER = 8
 
 
 class Journal:
     """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one.
 
     trimmed: so many of the first events are not in the stream any more. lives: how often a stream was deleted.
+    told: so many events the call under way has told. The first stands in an entry of the stream for itself, those
+    after it in entries of eight.
     """
 
     def __init__(self) -> None:
         self.events: list[ModelEvent] = []
         self.trimmed = 0
+        self.told = 0
         self.newest_ms = 0
         self.lives = {"events": 0, "outbox": 0}
         self.outbox: list[str] = []
@@ -60,7 +64,17 @@ class Journal:
 
     def _append(self, now: int, event: ModelEvent) -> None:
         self.newest_ms = event.ms = max(self.newest_ms, now)
+        event.begins_entry = self.told == 0 or self.told % TOGETHER == 1
+        self.told += 1
         self.events.append(event)
+
+    def trim(self, count: int) -> int:
+        """Keep so many entries; returns how many went."""
+        starts = [n for n, event in enumerate(self.events) if n >= self.trimmed and event.begins_entry]
+        gone = max(len(starts) - count, 0)
+        if gone:
+            self.trimmed = starts[gone] if gone < len(starts) else len(self.events)
+        return gone
 
 
 def json(text: str) -> Any:

@@ -61,7 +61,7 @@ class Reading(State):
         if after in ids:
             return events[ids.index(after) + 1 :][:count]
         is_before_all = after in ("0-0", self._id_before_all()) and not self.journal.trimmed
-        return events[: count + 1] if is_before_all else None
+        return events[:count] if is_before_all else None
 
     def get_due_files(self, count: int) -> list[str]:
         return [path for path in ordered(self.sweep) if self.sweep[path] <= self.now][:count]

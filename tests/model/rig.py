@@ -121,6 +121,7 @@ class Rig:
         self._invariants.check(found, self.model.now, self.model.limits.rate)
 
     def _call(self, sent: Sent) -> Any:
+        self.model.journal.told = 0
         wanted = _outcome(lambda: getattr(self.model, sent.name)(*sent.args, **sent.fields))
         script = getattr(self.scripts, sent.name)
         got = _outcome(lambda: self._loop.run_until_complete(script(*sent.args, **sent.fields)))

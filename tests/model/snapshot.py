@@ -105,10 +105,17 @@ class Reader:
         keys = {name: (_value(kind, value), ends_at) for name, kind, ends_at, value in found or []}
         return Found(
             keys,
-            [(entry_id, fields[1]) for entry_id, fields in events or []],
+            [event for entry_id, fields in events or [] for event in _together(entry_id, fields[1])],
             [(entry_id, _pairs(fields)) for entry_id, fields in outbox or []],
             length,
         )
+
+
+def _together(entry_id: str, lines: str) -> list[tuple[str, str]]:
+    """The events of an entry of the stream, whose id is that of the last."""
+    ms, _, last = entry_id.partition("-")
+    texts = lines.split("\n")
+    return [(f"{ms}-{number}", text) for number, text in enumerate(texts, int(last) - len(texts) + 1)]
 
 
 def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
