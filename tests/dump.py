@@ -83,7 +83,8 @@ async def _value(client: Any, key: bytes, name: str) -> Any:
 
 
 def _record(packed: bytes) -> dict[str, str]:
-    return {name: str(value) for name, value in sorted(record.unpack(packed).items())}
+    """As texts; lines are divided by a blank, since after a written-out `\\n` a number does not look like one."""
+    return {name: str(value).replace("\n", " ") for name, value in sorted(record.unpack(packed).items())}
 
 
 def _text(value: bytes) -> str:

@@ -49,13 +49,16 @@ FAULTS = [
     ),
     *faults_of(
         "includes/job_record.lua",
-        ("job.token, job.seq, job.run,", "job.token, job.seq, 1,", "a retried job is in its first run"),
-        ("        'KEEPTTL')", "        'XX')", "a record that ends by itself stays when it is written"),
+        ("job.seq, job.run,", "job.seq, 1,", "a retried job is in its first run"),
+        ("text, 'KEEPTTL')", "text, 'XX')", "a record that ends by itself stays when it is written"),
         (" or header.dd or header.pa", " or header.pa", "an ended job holds its deduplication key"),
         ("header.g or header.ca or", "header.g or", "a completed job is kept for ever"),
     ),
     *faults_of(
-        "get_events.lua", ("{ unpack(events, 2) }", "{ unpack(events, 1) }", "a reader gets its last event again")
+        "get_events.lua",
+        ("events, is_covered = {}, true", "is_covered = true", "a reader gets again what stands before its last event"),
+        ("tonumber(last) - breaks", "tonumber(last)", "the events of an entry are numbered from its last on"),
+        ("elseif #events < count then", "else", "a page of events is longer than its reader asked for"),
     ),
     *faults_of(
         "acknowledge.lua",
@@ -80,6 +83,7 @@ FAULTS = [
         "includes/emit.lua",
         ("recent .. '\\n' .. entry or entry", "entry or entry", "an event pushes another one out of the history"),
         ("unpack(entries))", "entry)", "what stood in the record does not come into the list"),
+        ("        if #told.texts > 0 then", "        if false then", "the last events of a call are not in the stream"),
         ("    job.recent = nil\n", "", "what is in the list stands in the record, too"),
     ),
 ]
