@@ -1,6 +1,6 @@
 -- include: prefix
 -- The queue's own record. Returns it, or nil and the error to answer with.
-local LAYOUT = '2.0'
+local LAYOUT = '3.0'
 
 -- An id before all events of this life of the queue, for readers who come before the first one: that may get the very
 -- millisecond of the epoch.

@@ -111,10 +111,10 @@ async def test_data_of_another_layout_are_refused_and_left_alone(scene: Scene, n
 
     answer = await call.make(scene.scripts, name)
 
-    assert str(answer).startswith("LayoutMismatch: the data are of layout 3.0")
+    assert str(answer).startswith("LayoutMismatch: the data are of layout 4.0")
     assert await dump(scene.client, scene.prefix, with_answers=True) == before
 
 
 async def write_another_layout(scene: Scene) -> None:
     client: Any = scene.client
-    await client.hset(Keys(scene.queue.name).meta, "layout", "3.0")
+    await client.hset(Keys(scene.queue.name).meta, "layout", "4.0")

@@ -264,6 +264,17 @@ async def test_a_workers_own_limit_leaves_the_rest_to_others(queue: Queue, url: 
     assert ran == {"slow": 2, "free": 18}
 
 
+async def test_a_worker_at_its_own_limit_passes_on_the_wake_up_it_took(scene: Scene) -> None:
+    await scene.add("a")
+    await scene.add("b")
+    marker = f"{scene.prefix}marker"
+    wishes = b'{"limiter":[1,60000]}'
+    assert await claimed(scene, 1, wishes) == ["a"]
+    assert await scene.client.zpopmin(marker)
+    assert await claimed(scene, 1, wishes) == []
+    assert await scene.client.exists(marker)
+
+
 async def test_a_workers_limit_holds_across_its_restart(queue: Queue, url: str) -> None:
     ran = 0
 

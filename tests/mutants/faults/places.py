@@ -1,6 +1,6 @@
 """Places: a member left behind, put elsewhere, or in the wrong order; sleepers whom nobody wakes."""
 
-from tests.mutants.mutant import faults_of
+from tests.mutants.mutant import Mutant, faults_of
 
 TESTS = ("tests/orchestrator/test_queue_order.py", "tests/orchestrator/test_queue_attempts.py")
 FAULTS = [
@@ -44,7 +44,13 @@ FAULTS = [
         ("'ZPOPMIN'", "'ZPOPMAX'", "the last comes first"),
         ("#claims > 0 or slots == 0", "slots == 0", "wake-ups do not chain"),
         ("next_due_ms(meta) or NEVER", "NEVER", "a worker sleeps over a delayed job"),
-        ("is_own_limit or not limited_ms", "not limited_ms", "a worker at its own limit leaves the others asleep"),
+    ),
+    Mutant(
+        "includes/take_next.lua",
+        "is_own_limit or not limited_ms",
+        "not limited_ms",
+        "a worker at its own limit leaves the others asleep",
+        ("tests/orchestrator/test_wishes.py",),
     ),
     *faults_of(
         "change_priority.lua",
