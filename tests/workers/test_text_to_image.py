@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from PIL import Image as Pillow
+from PIL import ImageChops
 
 from orchestrator.errors import JobCanceled, LeaseLost, OutOfMemory, TransientError, UnrecoverableError
 from orchestrator.generation import GenerationResult
@@ -31,6 +32,15 @@ LONG = 150  # steps: some seconds
 async def paint(processor: TextToImage, storage: LocalStorage, **changes: object) -> list[bytes]:
     result = await processor(RecordedJob(generation(**changes)))
     return [await storage.read(image.path) for image in result.images]
+
+
+def assert_same_picture(ours: bytes, theirs: bytes) -> None:
+    """But for a rounding: a pipeline that was loaded anew lies elsewhere in memory, and some CPUs add otherwise there."""
+    pictures = [Pillow.open(io.BytesIO(png)) for png in (ours, theirs)]
+    difference = ImageChops.difference(*(picture.convert("RGB") for picture in pictures))
+    assert all(most <= 1 for _, most in difference.getextrema())
+    assert pictures[0].size == pictures[1].size
+    assert pictures[0].info == pictures[1].info
 
 
 async def begun(processor: TextToImage, job: RecordedJob, steps: int = 1) -> "asyncio.Task[GenerationResult]":
@@ -210,7 +220,8 @@ async def test_too_little_memory_is_retried_smaller_and_then_given_up(
     finally:
         resource.prlimit(pid, resource.RLIMIT_DATA, limit)
     assert inference.pid == pid
-    assert await paint(processor, storage) == clean
+    (picture,) = await paint(processor, storage)
+    assert_same_picture(picture, *clean)
 
 
 async def test_an_unknown_model_is_not_tried_again(processor: TextToImage) -> None:
