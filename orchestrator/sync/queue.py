@@ -222,7 +222,7 @@ class Queue(Facade[Asynchronous]):
         return self._call(lambda opened: opened.obliterate(force=force, storage=storage))
 
     def trim_events(self, count: int) -> int:
-        """Keep only the newest events of the queue's stream; returns how many went."""
+        """Keep only the newest entries of the queue's stream, of up to eight events each; returns how many went."""
         return self._call(lambda opened: opened.trim_events(count))
 
     def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
