@@ -114,32 +114,19 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
     texts = {name: _COMMENT.sub("", read(f"{name}.lua")) for name in scripts}
     for text in texts.values():
         _collect(text, [], includes, read)
-    seen: dict[str, set[str]] = {}
-    for name, text in (includes | texts).items():  # of which each comes after what it includes
-        direct = _included(text)
-        seen[name] = set(direct).union(*(seen[each] for each in direct))
-    own = {name: _own_names(text) for name, text in (includes | texts).items()}
-    used = {name: Counter(_TOKEN.findall(text)) for name, text in (includes | texts).items()}
-    users = {
-        (include, word): sum(used[other][word] for other in seen if include in seen[other])
-        for include in includes
-        for word in own[include]
-    }
-    numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
-    shared = sorted((each for each in users if users[each]), key=lambda each: -users[each])
-    fields = {(of, word): f"{word}_{numbers[of]}" for of, word in shared[:MOST_LOCALS]}
-    local_names = ", ".join(fields.values())
-    fields |= {(of, word): f"S.{word}_{numbers[of]}" for of, word in shared[MOST_LOCALS:]}
+    seen = _seen(includes | texts)
+    shared = _shared(includes, includes | texts, seen)
+    local_names = ", ".join(word for word in shared.values() if not word.startswith("S."))
 
     def share(name: str, text: str) -> str:
-        foreign = {word: field for (of, word), field in fields.items() if of in seen[name]}
-        if twice := foreign.keys() & set(own[name]):
+        foreign = {word: field for (of, word), field in shared.items() if of in seen[name]}
+        if twice := foreign.keys() & set(_own_names(texts.get(name) or includes[name])):
             raise IncludeError(f"{name} declares what it includes: {', '.join(sorted(twice))}")
-        return _share(text, foreign | {word: field for (of, word), field in fields.items() if of == name})
+        return _share(text, foreign | {word: field for (of, word), field in shared.items() if of == name})
 
     parts = [_BEGIN, f"local {local_names}\n" if local_names else ""]
     for name, text in includes.items():
-        private = [word for word in own[name] if (name, word) not in fields and word in _of_a_call(text)]
+        private = [word for word in _of_a_call(text) if (name, word) not in shared]
         lines = [f"{line['names']} = {line['value']}" for line in _OF_A_CALL.finditer(text)]
         parts.append(
             _INCLUDED.format(
@@ -152,11 +139,34 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
     parts.append(_RUN)
     for name, text in texts.items():
         _, _, body = _INCLUDE.sub("", text).partition(f"\n{_KEYS}\n")
-        flags = _FLAGS.match(text)
-        words = flags[1].split(",") if flags and flags[1] else []
-        quoted = ", ".join(f"'{word}'" for word in words)
-        parts.append(_SCRIPT.format(name=name, text=share(name, body.rstrip("\n")), flags=quoted))
+        flags = ", ".join(f"'{flag}'" for flag in (_FLAGS.findall(text) or [""])[0].split(",") if flag)
+        parts.append(_SCRIPT.format(name=name, text=share(name, body.rstrip("\n")), flags=flags))
     return "".join(parts)
+
+
+def _seen(texts: dict[str, str]) -> dict[str, set[str]]:
+    """What each file includes, directly or not. Each comes after what it includes."""
+    seen: dict[str, set[str]] = {}
+    for name, text in texts.items():
+        direct = _included(text)
+        seen[name] = set(direct).union(*(seen[each] for each in direct))
+    return seen
+
+
+def _shared(includes: dict[str, str], texts: dict[str, str], seen: dict[str, set[str]]) -> dict[tuple[str, str], str]:
+    """(Include, what it declares) → the name in the library of what others use, too; the most used first."""
+    used = {name: Counter(_TOKEN.findall(text)) for name, text in texts.items()}
+    uses = {
+        (include, word): sum(used[other][word] for other in seen if include in seen[other])
+        for include, text in includes.items()
+        for word in _own_names(text)
+    }
+    numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
+    order = sorted((each for each in uses if uses[each]), key=lambda each: -uses[each])
+    return {
+        (include, word): f"{'' if place < MOST_LOCALS else 'S.'}{word}_{numbers[include]}"
+        for place, (include, word) in enumerate(order)
+    }
 
 
 def _collect(text: str, path: list[str], includes: dict[str, str], read: Callable[[str], str]) -> None:
@@ -178,8 +188,8 @@ def _own_names(text: str) -> list[str]:
     return [name.strip() for line in _DECLARATION.finditer(text) for name in line["names"].split(",")]
 
 
-def _of_a_call(text: str) -> set[str]:
-    return {name for line in _OF_A_CALL.finditer(text) for name in line["names"].split(", ")}
+def _of_a_call(text: str) -> list[str]:
+    return [name for line in _OF_A_CALL.finditer(text) for name in line["names"].split(", ")]
 
 
 def _share(text: str, shared: dict[str, str]) -> str:
