@@ -1,17 +1,18 @@
 -- include: prefix, now, int, job_record, read_meta
 -- One event, under one id, to the stream, the job's history, the live channel and (where asked for) the outbox.
-local MAX_EVENTS = '10000'
+local MAX_ENTRIES, MAX_FULL_ENTRIES = '10000', '2500' -- of the stream; the latter where calls fill entries
 local PROGRESS_TO_OUTBOX_MS = 500
 local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
 local MAX_RECENT = 512 -- bytes
-
 local MOST_TOGETHER = 8 -- events of an entry
 
 local untold = {} -- by queue: a call's events, told at its end
 
 local function write_entry(queue, told)
-    redis.call('XADD', queue .. 'events', told.ms .. '-' .. int(told.number), 'e', table.concat(told.texts, '\n'))
+    local most = #told.texts == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
+    redis.call('XADD', queue .. 'events', 'MAXLEN', '~', most, told.ms .. '-' .. int(told.number), 'e',
+        table.concat(told.texts, '\n'))
     told.texts = {}
 end
 
@@ -25,7 +26,7 @@ local function publish(text)
         event_id = told.ms .. '-' .. int(told.number)
         told.texts[#told.texts + 1] = text
     else
-        event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_EVENTS, '*', 'e', text)
+        event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_ENTRIES, '*', 'e', text)
         local ms, number = string.match(event_id, '^(%d+)%-(%d+)$')
         told = { ms = ms, number = tonumber(number), texts = {}, entries = {} }
         untold[prefix] = told

@@ -15,7 +15,9 @@ end
 local function job_reply(job)
     local reply = { job.id, def_of(job), int(job.created_at) }
     add_values(reply, job, TOLD)
-    add_values(reply, job, RARE)
+    if has_rare(job) then
+        add_values(reply, job, RARE)
+    end
     return reply
 end
 

@@ -38,7 +38,7 @@ ELSEWHERE = dict.fromkeys(
 
 _LARGE_TREES = "more than 500 jobs below one: tests/orchestrator/test_flows_steering.py"
 UNTRIED = {
-    "includes/emit.lua:118 then": "a history of 4,200 events: tests/orchestrator/test_steps.py",
+    "includes/emit.lua:119 then": "a history of 4,200 events: tests/orchestrator/test_steps.py",
     "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: tests/orchestrator/test_schedules.py",
     "includes/link_child.lua:47 then": "5,000 children: tests/orchestrator/test_flows_children.py",
     "includes/descendants.lua:19 then": _LARGE_TREES,
