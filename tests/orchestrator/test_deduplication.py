@@ -422,3 +422,13 @@ async def test_a_deduplication_that_makes_no_sense_is_refused(queue: Queue, fiel
 async def test_what_is_owed_is_not_deduplicated(queue: Queue) -> None:
     with pytest.raises(InvalidOption, match="fan_out"):
         await queue.fan_out("paint", None, JobOptions(deduplication=SIMPLE))
+
+
+async def test_a_retried_job_holds_its_own_throttling_key_again(scene: Scene) -> None:
+    first = await add(scene, THROTTLE)
+    (claim,) = (await scene.claim()).claims
+    await scene.finish(claim, "failed", POISON)
+    assert (await add(scene, THROTTLE)).state == JobState.FAILED, "the key outlives its job"
+    await scene.queue.retry(first.id)
+    second = await add(scene, THROTTLE)
+    assert (second.id, second.deduplicated, second.state) == (first.id, True, JobState.WAITING)

@@ -154,3 +154,14 @@ async def test_a_reader_who_came_before_the_first_event_misses_none(scene: Scene
     events = await scene.queue.events_after(last_id)
     assert events is not None
     assert [event.job for event in events] == ["a", "b"]
+
+
+async def test_a_reader_goes_on_after_any_event_of_an_entry_that_has_several(scene: Scene) -> None:
+    await scene.queue.add_bulk([("paint", number) for number in range(20)])
+    assert await scene.client.xlen(scene.queue.keys.events) == 4, "one, then eight together"
+    events = await scene.queue.events_after("0-0")
+    assert events is not None
+    assert len(events) == 20
+    for place, event in enumerate(events):
+        assert await scene.queue.events_after(event.id) == events[place + 1 :]
+        assert await scene.queue.events_after(event.id, 3) == events[place + 1 : place + 4]

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant, faults_of
 
-TESTS = ("tests/orchestrator/test_bulk.py",)
+TESTS = ("tests/orchestrator/test_bulk.py", "tests/orchestrator/test_queue_ends.py")
 FAULTS = [
     *faults_of(
         "includes/check_lease.lua",
