@@ -18,6 +18,8 @@
 local _, _ = KEYS[1], KEYS[2]
 local after, count = ARGV[1], tonumber(ARGV[2])
 
+local ENTRIES_AT_ONCE = 100
+
 -- Nothing was ever trimmed of the stream of a queue whose first reader came before its first event.
 local function is_whole()
     if redis.call('EXISTS', prefix .. 'events') == 0 then
@@ -35,7 +37,8 @@ if refusal then
     return refusal
 end
 local events, is_covered = {}, (after == '0-0' or after == id_before_all(meta)) and is_whole()
-for _, entry in ipairs(redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count + 1)) do
+
+local function add_events(entry)
     local ms, last = string.match(entry[1], '^(%d+)%-(%d+)$')
     local _, breaks = string.gsub(entry[2][2], '\n', '')
     local number = tonumber(last) - breaks
@@ -49,4 +52,13 @@ for _, entry in ipairs(redis.call('XRANGE', prefix .. 'events', after, '+', 'COU
         number = number + 1
     end
 end
+
+local from = after
+repeat
+    local entries = redis.call('XRANGE', prefix .. 'events', from, '+', 'COUNT', ENTRIES_AT_ONCE)
+    for _, entry in ipairs(entries) do
+        add_events(entry)
+        from = '(' .. entry[1]
+    end
+until #entries < ENTRIES_AT_ONCE or not is_covered or #events >= count
 return is_covered and { '1', events } or { '0' }

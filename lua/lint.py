@@ -9,18 +9,8 @@ from pathlib import Path
 from lua import library
 
 WIDTH = 120
-OPTIONS = (
-    "--std",
-    "lua51+redis",
-    "--no-max-line-length",
-    "--ignore",
-    "211",
-    "212/KEYS",
-    "212/ARGV",
-    "--no-color",
-    "--codes",
-    "-q",
-)
+IGNORED = ("211", "212/KEYS", "212/ARGV")
+OPTIONS = ("--std", "lua51+redis", "--no-max-line-length", "--no-color", "--codes", "-q", "--ignore", *IGNORED, "--")
 CONFIG = 'stds.redis = { read_globals = { "redis", "cjson", "cmsgpack", "struct" } }\n'
 
 

@@ -329,7 +329,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_json(field: str, value: object, max_bytes: int) -> bytes:
-    """`value` as JSON. Raises `InvalidOption` for what JSON cannot say (NaN, cycles …) and for what is too long."""
+    """`value` as a line of JSON. Raises `InvalidOption` for what JSON cannot say (NaN …) and for what is too long."""
     try:
         if isinstance(value, msgspec.Raw):
             msgspec.json.decode(value)  # whole: a number out of range would be found too late
@@ -338,6 +338,8 @@ def encode_json(field: str, value: object, max_bytes: int) -> bytes:
             text = msgspec.json.encode(value)
             if value is not None and b"null" in text:  # as msgspec writes NaN and the infinities, too
                 _refuse_nan(msgspec.to_builtins(value, enc_hook=lambda raw: None))
+        if b"\n" in text:  # of a `Raw`, whole or inside; events are told a line each
+            text = msgspec.json.format(text, indent=-1)
     except (TypeError, ValueError, RecursionError, OverflowError, msgspec.MsgspecError) as problem:
         raise InvalidOption(field, f"cannot be written as JSON: {problem}") from None
     if len(text) > max_bytes:

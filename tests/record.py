@@ -34,16 +34,20 @@ def common_format() -> str:
 
 
 def _sizes() -> list[int]:
-    """Bytes of each common field; 0: a text that ends with a zero."""
-    return [int(size or 1) if kind in "IB" else 0 for kind, size in re.findall(r"([IBs])(\d*)", common_format())]
+    """Bytes of each common field; 0: a text that ends with a zero; less: bytes of the length before a text."""
+    parts = re.findall(r"I(\d)c0|([IBs])(\d*)", common_format())
+    return [-int(length) if length else int(size or 1) if kind in "IB" else 0 for length, kind, size in parts]
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
     """Name → value of what a record has."""
     values: dict[str, Any] = {}
     for name, size in zip(common_fields(), _sizes(), strict=True):
-        if size:
+        if size > 0:
             values[name], packed = int.from_bytes(packed[:size], "little"), packed[size:]
+        elif size:
+            end = int.from_bytes(packed[:-size], "little") - size
+            values[name], packed = packed[-size:end].decode(), packed[end:]
         else:
             text, _, packed = packed.partition(b"\0")
             values[name] = text.decode()
@@ -57,7 +61,11 @@ def pack(record: dict[str, Any]) -> bytes:
     """The opposite."""
     parts = []
     for name, size in zip(common_fields(), _sizes(), strict=True):
-        value = record.get(name) or (0 if size else "")
-        parts.append(int(value).to_bytes(size, "little") if size else f"{value}\0".encode())
+        value = record.get(name)
+        text = str(value or "").encode()
+        if size > 0:
+            parts.append(int(value or 0).to_bytes(size, "little"))
+        else:
+            parts.append(len(text).to_bytes(-size, "little") + text if size else text + b"\0")
     rare = {name: value for name, value in record.items() if name not in common_fields()}
     return b"".join(parts) + (msgspec.msgpack.encode(rare) if rare else b"")

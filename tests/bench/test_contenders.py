@@ -69,11 +69,7 @@ def test_the_time_between_bodies_is_not_that_of_the_bodies(monkeypatch: pytest.M
     ("file", "function", "layer"),
     [
         (str(ROOT / "orchestrator" / "queue" / "adding.py"), "add", "orchestrator"),
-        (
-            str(ROOT / ".venv" / "lib" / "site-packages" / "redis" / "asyncio" / "client.py"),
-            "fcall",
-            "redis-py",
-        ),
+        (str(ROOT / ".venv" / "lib" / "site-packages" / "redis" / "asyncio" / "client.py"), "evalsha", "redis-py"),
         ("~", "<method 'send' of '_socket.socket' objects>", "sockets"),
         ("~", "<method 'poll' of 'select.epoll' objects>", "waiting"),
         ("~", "<built-in method msgspec.json.encode>", "encoding"),

@@ -134,3 +134,14 @@ async def test_a_grace_longer_than_the_lease_is_cut_to_it_and_still_holds(scene:
     await scene.client.hset(scene.queue.keys.meta, "grace_until", in_a_day)
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 0
     assert int(await scene.client.hget(scene.queue.keys.meta, "grace_until") or 0) < in_a_day - 80_000_000
+
+
+async def test_a_worker_may_have_any_name(scene: Scene) -> None:
+    await scene.add("a")
+    name = "a\0b\n ساخت"
+    (claim,) = (await scene.scripts.move_to_active(scene.token(), "w:0", name, LEASE_MS, INTERVAL_MS, 1)).claims
+    job = await scene.queue.get_job("a")
+    assert job is not None
+    assert (job.worker, job.lease, job.attempts_started) == (name, claim.lease, 1)
+    assert await scene.finish(claim) == "completed"
+    assert [event.type for event in await scene.queue.get_history("a")] == ["added", "active", "completed"]

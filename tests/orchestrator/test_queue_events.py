@@ -1,11 +1,16 @@
 """What a queue tells: events and histories, everywhere the same."""
 
 import json
+from typing import Any
 
+import msgspec
 import pytest
 
+from orchestrator.active_job import ActiveJob
 from orchestrator.events import Event, id_key
+from orchestrator.queue import Queue
 from orchestrator.scripts import Report
+from orchestrator.worker import Worker
 from tests.conftest import wait_until
 from tests.invariants import check_history
 from tests.lua.scene import Scene, drain, types
@@ -154,6 +159,24 @@ async def test_a_reader_who_came_before_the_first_event_misses_none(scene: Scene
     events = await scene.queue.events_after(last_id)
     assert events is not None
     assert [event.job for event in events] == ["a", "b"]
+
+
+async def test_raw_json_of_several_lines_is_told_in_one(queue: Queue, url: str) -> None:
+    async def process(job: ActiveJob) -> Any:
+        await job.checkpoint({"inside": msgspec.Raw(b'{\n"step": 1\n}')})
+        return msgspec.Raw(b'{\n"text": "a\\nb"\n}')
+
+    jobs = [await queue.add("paint", msgspec.Raw(b"[\n1]")) for _ in range(6)]
+    async with Worker(queue.name, process, url, concurrency=6):
+        for job in jobs:
+            assert await queue.wait_until_finished(job.id) == {"text": "a\nb"}
+    for job in jobs:
+        history = await queue.get_history(job.id)
+        assert types(history) == ["added", "active", "checkpoint", "completed"]
+    events = await queue.events_after("0-0")
+    assert events is not None
+    assert "unreadable" not in types(events)
+    assert len(events) == 4 * 6 + 1
 
 
 async def test_a_reader_goes_on_after_any_event_of_an_entry_that_has_several(scene: Scene) -> None:
