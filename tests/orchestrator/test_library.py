@@ -79,6 +79,15 @@ async def test_of_the_other_versions_one_stays_and_foreign_libraries_all_do(clie
     assert len(left & {other.name for other in others}) == 1
 
 
+async def test_a_client_of_the_newer_protocol_forgets_other_versions_too(client: Any, server: Server) -> None:
+    for number in range(3):
+        await client.function_load(lua.named(f"{lua.paste(['get_job'], lua._read)}-- {number}\n").text)
+    newer = connect(f"{server.url}?protocol=3")
+    await load(newer)
+    await newer.aclose()
+    assert len(await libraries(client)) == 2
+
+
 async def test_two_versions_work_side_by_side(client: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     new = lua.library()
     old = lua.named(f"{lua.paste(lua.names(), lua._read)}-- the version before\n")
