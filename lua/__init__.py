@@ -23,6 +23,7 @@ _DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?
 _OF_A_CALL = re.compile(r"^local (?P<names>[a-z_]\w*(?:, [a-z_]\w*)*) = (?P<value>.*)$", re.MULTILINE)
 _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
 _FLAGS = re.compile(r"#!lua(?: flags=(\S+))?$", re.MULTILINE)
+_ENDS = "\nAT_END."
 _KEYS = "local _, _ = KEYS[1], KEYS[2]"
 _FROM_THE_SERVER = "redis, cjson, cmsgpack, struct, string, table, math, tonumber, ipairs, pairs, unpack"
 
@@ -32,19 +33,19 @@ local function from_the_server() -- which gives a library these only when a func
     return {_FROM_THE_SERVER}
 end
 local {_FROM_THE_SERVER}
-local S, EACH_CALL, AT_END = {{}}, {{}}, {{}}
+local S, BEGIN, AT_END = {{}}, {{}}, {{}}
 """
 _RUN = f"""\
-local function run(script, KEYS, ARGV)
+local function run(script, begin, at_end, KEYS, ARGV)
     if not redis then
         {_FROM_THE_SERVER} = from_the_server()
     end
-    for i = 1, #EACH_CALL do
-        EACH_CALL[i](KEYS)
+    for i = 1, #begin do
+        begin[i](KEYS)
     end
     local reply = script(KEYS, ARGV)
-    for i = 1, #AT_END do
-        AT_END[i]()
+    for i = 1, #at_end do
+        at_end[i]()
     end
     return reply
 end
@@ -55,7 +56,7 @@ do -- includes/{name}.lua
 {of_a_call}end
 """
 _OWN_OF_A_CALL = """\
-EACH_CALL[#EACH_CALL + 1] = function(KEYS)
+BEGIN.{name} = function(KEYS)
 {lines}
 end
 """
@@ -64,8 +65,9 @@ do -- {name}.lua
 local function script(KEYS, ARGV)
 {text}
 end
+local begin, at_end = {{ {begin} }}, {{ {at_end} }}
 register({{ function_name = 'LIBRARY_{name}', flags = {{ {flags} }}, callback = function(KEYS, ARGV)
-    return run(script, KEYS, ARGV)
+    return run(script, begin, at_end, KEYS, ARGV)
 end }})
 end
 """
@@ -97,7 +99,8 @@ def library(*scripts: str) -> Library:
 
     What includes share ends with the number of its include, and is a local where it is used most, else a field of one
     table: Lua allows 200 locals. What an include declares at its top under a name in lower case is made anew at each
-    call; what it puts into `AT_END` is called when the script has its reply, however it came to that.
+    call of a script that includes it; and what it puts into `AT_END` under its own name is called when the script has
+    its reply, however it came to that.
     """
     return named(paste(scripts or names(), _read))
 
@@ -133,14 +136,26 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
                 name=name,
                 private=f"local {', '.join(private)}\n" if private else "",
                 text=share(name, _INCLUDE.sub("", _OF_A_CALL.sub("", text)).strip()),
-                of_a_call=_OWN_OF_A_CALL.format(lines=share(name, "\n".join(lines))) if lines else "",
+                of_a_call=_OWN_OF_A_CALL.format(name=name, lines=share(name, "\n".join(lines))) if lines else "",
             )
         )
     parts.append(_RUN)
     for name, text in texts.items():
         _, _, body = _INCLUDE.sub("", text).partition(f"\n{_KEYS}\n")
         flags = ", ".join(f"'{flag}'" for flag in (_FLAGS.findall(text) or [""])[0].split(",") if flag)
-        parts.append(_SCRIPT.format(name=name, text=share(name, body.rstrip("\n")), flags=flags))
+        parts.append(
+            _SCRIPT.format(
+                name=name,
+                text=share(name, body.rstrip("\n")),
+                flags=flags,
+                begin=", ".join(
+                    f"BEGIN.{each}" for each in includes if each in seen[name] and _of_a_call(includes[each])
+                ),
+                at_end=", ".join(
+                    f"AT_END.{each}" for each in includes if each in seen[name] and _ENDS in includes[each]
+                ),
+            )
+        )
     return "".join(parts)
 
 

@@ -16,22 +16,32 @@
 -- include: read_meta, now, int
 local _, _ = KEYS[1], KEYS[2]
 
-local function live(state)
-    return redis.call('ZCARD', prefix .. state) - redis.call('ZCOUNT', prefix .. 'expires:' .. state, '-inf', int(now))
+local function size(key)
+    return redis.call('ZCARD', prefix .. key)
 end
 
-local _, refusal = read_meta()
+-- Most queues have nothing in most of their sets: then nothing is to be looked for in them.
+local function live(state)
+    local held = size(state)
+    return held == 0 and 0 or held - redis.call('ZCOUNT', prefix .. 'expires:' .. state, '-inf', int(now))
+end
+
+local function prioritized(key, held)
+    return held == 0 and 0 or redis.call('ZCOUNT', prefix .. key, '1', '+inf')
+end
+
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
+local wait, grouped = size('wait'), meta.grouped and size('grouped') or 0
 return {
-    'waiting', redis.call('ZCARD', prefix .. 'wait') + redis.call('ZCARD', prefix .. 'grouped'),
-    'prioritized', redis.call('ZCOUNT', prefix .. 'wait', '1', '+inf')
-        + redis.call('ZCOUNT', prefix .. 'grouped', '1', '+inf'),
-    'grouped', redis.call('ZCARD', prefix .. 'grouped'),
-    'delayed', redis.call('ZCARD', prefix .. 'delayed'),
-    'active', redis.call('ZCARD', prefix .. 'active'),
-    'waiting-children', redis.call('ZCARD', prefix .. 'waiting_children'),
+    'waiting', wait + grouped,
+    'prioritized', prioritized('wait', wait) + prioritized('grouped', grouped),
+    'grouped', grouped,
+    'delayed', size('delayed'),
+    'active', size('active'),
+    'waiting-children', size('waiting_children'),
     'completed', live('completed'),
     'failed', live('failed'),
     'canceled', live('canceled'),

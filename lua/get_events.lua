@@ -7,18 +7,17 @@
 --   none   -       never created
 -- ARGV
 --   after  text    event id
---   count  number  at most 1000
+--   count  number  of entries, at most 128
 -- Returns
---   {"1", events}, an event being {id, JSON}; or {"0"} when `after` is not covered
+--   {"1", entries} as XRANGE gives them: {id, {"e", lines}}, the first perhaps with events up to `after`; or {"0"} when
+--   `after` is not covered
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, int
+-- include: read_meta
 local _, _ = KEYS[1], KEYS[2]
 local after, count = ARGV[1], tonumber(ARGV[2])
-
-local ENTRIES_AT_ONCE = 100
 
 -- Nothing was ever trimmed of the stream of a queue whose first reader came before its first event.
 local function is_whole()
@@ -36,29 +35,20 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local events, is_covered = {}, (after == '0-0' or after == id_before_all(meta)) and is_whole()
 
-local function add_events(entry)
-    local ms, last = string.match(entry[1], '^(%d+)%-(%d+)$')
-    local _, breaks = string.gsub(entry[2][2], '\n', '')
-    local number = tonumber(last) - breaks
-    for text in string.gmatch(entry[2][2], '[^\n]+') do
-        local event_id = ms .. '-' .. int(number)
-        if event_id == after then
-            events, is_covered = {}, true -- what stood before it in its entry is no news
-        elseif #events < count then
-            events[#events + 1] = { event_id, text }
-        end
-        number = number + 1
+-- Whether an event is one of an entry's, whose id is that of its last event; the others count up to it.
+local function holds(entry, event_id)
+    if entry[1] == event_id then
+        return true
     end
+    local ms, last = string.match(entry[1], '^(%d+)%-(%d+)$')
+    local of, number = string.match(event_id, '^(%d+)%-(%d+)$')
+    local _, breaks = string.gsub(entry[2][2], '\n', '')
+    return ms == of and last - number <= breaks
 end
 
-local from = after
-repeat
-    local entries = redis.call('XRANGE', prefix .. 'events', from, '+', 'COUNT', ENTRIES_AT_ONCE)
-    for _, entry in ipairs(entries) do
-        add_events(entry)
-        from = '(' .. entry[1]
-    end
-until #entries < ENTRIES_AT_ONCE or not is_covered or #events >= count
-return is_covered and { '1', events } or { '0' }
+local entries = redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count)
+if entries[1] and holds(entries[1], after) or (after == '0-0' or after == id_before_all(meta)) and is_whole() then
+    return { '1', entries }
+end
+return { '0' }

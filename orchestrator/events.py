@@ -49,9 +49,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def decode_together(cls, entry_id: bytes, lines: bytes) -> list[Self]:
         """Read an entry of the stream: an event a line. Its id is that of the last, the others count up to it."""
-        ms, last = id_key(entry_id.decode())
-        texts = lines.split(b"\n")
-        return [cls.decode(f"{ms}-{number}", text) for number, text in enumerate(texts, last - len(texts) + 1)]
+        return [cls.decode(event_id, text) for event_id, text in events_of(entry_id, lines)]
 
     def flat(self) -> dict[str, Any]:
         """The event as one flat object, without its id."""
@@ -66,6 +64,15 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """The event as JSON, without its id."""
         return msgspec.json.encode(self.flat())
+
+
+def events_of(entry_id: bytes, lines: bytes) -> list[tuple[str, bytes]]:
+    """(id, JSON) of each event of an entry of the stream."""
+    if b"\n" not in lines:
+        return [(entry_id.decode(), lines)]
+    ms, last = id_key(entry_id.decode())
+    texts = lines.split(b"\n")
+    return [(f"{ms}-{number}", text) for number, text in enumerate(texts, last - len(texts) + 1)]
 
 
 def id_key(event_id: str) -> tuple[int, int]:

@@ -65,4 +65,4 @@ local function flush_counts()
     end
     prefix, counted = home, {}
 end
-AT_END[#AT_END + 1] = flush_counts
+AT_END.count_up = flush_counts

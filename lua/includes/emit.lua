@@ -48,7 +48,7 @@ local function tell_watchers()
     end
     untold = {}
 end
-AT_END[#AT_END + 1] = tell_watchers
+AT_END.emit = tell_watchers
 
 -- An event of the queue: in no job's history. `fields` begins with a comma or is empty.
 local function emit_queue_event(event_type, fields)

@@ -33,4 +33,4 @@ local function write_sets()
     end
     entering, leaving = {}, {}
 end
-AT_END[#AT_END + 1] = write_sets
+AT_END.gather = write_sets

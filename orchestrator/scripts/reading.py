@@ -3,9 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from orchestrator.events import events_of
 from orchestrator.job import Job, JobState
 from orchestrator.replies import read_job
 from orchestrator.scripts.call import ScriptCaller
+
+MAX_ENTRIES = 128
+"""Of the stream in a call."""
+
+MOST_TOGETHER = 8
+"""Events of an entry, as in lua/includes/emit.lua."""
 
 
 class Page(NamedTuple):
@@ -68,10 +75,18 @@ class ReadingScripts(ScriptCaller):
 
     async def get_events(self, after: str, count: int) -> list[tuple[str, bytes]] | None:
         """Events of the queue after an id, as (id, JSON); None when that id is not covered any more."""
-        reply = await self._run("get_events", after, count)
-        if reply[0] == b"0":
-            return None
-        return [(event_id.decode(), text) for event_id, text in reply[1]]
+        found: list[tuple[str, bytes]] = []
+        while True:
+            most = min(count - len(found) + 1, MAX_ENTRIES)  # one may hold but what is known
+            is_covered, *rest = await self._run("get_events", after, most)
+            if is_covered == b"0":
+                return found or None  # what was trimmed meanwhile is missed by the next call
+            events = [event for entry_id, (_, lines) in rest[0] for event in events_of(entry_id, lines)]
+            known = [event_id for event_id, _ in events[:MOST_TOGETHER]]
+            found += events[known.index(after) + 1 if after in known else 0 :]
+            if len(rest[0]) < most or len(found) >= count:
+                return found[:count]
+            after = found[-1][0]
 
     async def get_due_files(self, count: int) -> list[str]:
         """Folders of the storage that may be deleted now."""

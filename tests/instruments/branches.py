@@ -15,9 +15,9 @@ COUNTS = "kargah-lua-branches"
 
 _TOKEN = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|[A-Za-z_]\w*|\n|[^\s]")
 _RUN = f"""
-local function run(script, KEYS, ARGV)
+local function run(...)
     __hit = {{}}
-    local __fine, __reply = pcall(run_bare, script, KEYS, ARGV)
+    local __fine, __reply = pcall(run_bare, ...)
     for name, times in pairs(__hit) do
         redis.call('HINCRBY', '{COUNTS}', name, times)
     end

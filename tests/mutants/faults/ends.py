@@ -44,7 +44,11 @@ FAULTS = [
     *faults_of(
         "includes/emit.lua",
         ("job.seq = job.seq + 1", "job.seq = job.seq", "events are not numbered"),
-        ("AT_END[#AT_END + 1] = tell_watchers", "local _ = tell_watchers", "who listens hears nothing"),
+        (
+            "AT_END.emit = tell_watchers",
+            "AT_END.emit = function() end; local _ = tell_watchers",
+            "who listens hears nothing",
+        ),
         ("now - (job.told_at or 0) < PROGRESS_TO_OUTBOX_MS", "false", "the relay hears all progress"),
     ),
     *faults_of(
@@ -56,9 +60,13 @@ FAULTS = [
     ),
     *faults_of(
         "get_events.lua",
-        ("events, is_covered = {}, true", "is_covered = true", "a reader gets again what stands before its last event"),
-        ("tonumber(last) - breaks", "tonumber(last)", "the events of an entry are numbered from its last on"),
-        ("elseif #events < count then", "else", "a page of events is longer than its reader asked for"),
+        ("last - number <= breaks", "last - number < breaks", "an entry's first event is none of its own"),
+        ("last - number <= breaks", "last - number <= breaks + 1", "an event before those of an entry counts as there"),
+        (
+            "if entry[1] == event_id then",
+            "if entry[1] ~= event_id then",
+            "who knows only part of an entry is not covered",
+        ),
     ),
     *faults_of(
         "acknowledge.lua",
