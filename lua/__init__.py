@@ -2,16 +2,15 @@
 
 Problem: a script that is evaluated makes all its functions anew at each call, which took a third of a lone call's time.
 Choice: a library (`FUNCTION LOAD`), whose functions are made once. Price: it stays on the server, so its name and
-theirs carry a digest of the text, and versions of Kargah live side by side.
+theirs carry a digest of what it is made of, and versions of Kargah live side by side.
 """
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import NamedTuple
 
 PREFIX = "kargah_"
 """Of the names of all libraries."""
@@ -25,7 +24,7 @@ _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])
 _FLAGS = re.compile(r"#!lua(?: flags=(\S+))?$", re.MULTILINE)
 _ENDS = "\nAT_END."
 _KEYS = "local _, _ = KEYS[1], KEYS[2]"
-_FROM_THE_SERVER = "redis, cjson, cmsgpack, struct, string, table, math, tonumber, ipairs, pairs, unpack"
+_FROM_THE_SERVER = "redis, cjson, cmsgpack, struct, string, table, math, tonumber, ipairs, pairs, next, unpack"
 
 _BEGIN = f"""\
 local register = redis.register_function
@@ -33,13 +32,19 @@ local function from_the_server() -- which gives a library these only when a func
     return {_FROM_THE_SERVER}
 end
 local {_FROM_THE_SERVER}
-local S, BEGIN, AT_END = {{}}, {{}}, {{}}
+local S, BEGIN, AT_END, ALL_ENDED = {{}}, {{}}, {{}}, false
 """
 _RUN = f"""\
 local function run(script, begin, at_end, KEYS, ARGV)
     if not redis then
         {_FROM_THE_SERVER} = from_the_server()
     end
+    if not ALL_ENDED then -- this is the first call, or the one before failed
+        for name in pairs(AT_END) do
+            BEGIN[name](KEYS)
+        end
+    end
+    ALL_ENDED = false
     for i = 1, #begin do
         begin[i](KEYS)
     end
@@ -47,6 +52,7 @@ local function run(script, begin, at_end, KEYS, ARGV)
     for i = 1, #at_end do
         at_end[i]()
     end
+    ALL_ENDED = true
     return reply
 end
 """
@@ -77,11 +83,21 @@ class IncludeError(Exception):
     """An include is missing, or includes itself."""
 
 
-class Library(NamedTuple):
-    """What `FUNCTION LOAD` takes, and what it is called."""
+class Library:
+    """What `FUNCTION LOAD` takes, and what it is called.
 
-    name: str
-    text: str
+    Its text is made when somebody asks for it, which takes a tenth of a second: only whoever finds that a server does
+    not have it yet.
+    """
+
+    def __init__(self, name: str, make: Callable[[], str]) -> None:
+        self.name = name
+        self._make = make
+
+    @cached_property
+    def text(self) -> str:
+        """Of which it calls itself LIBRARY."""
+        return f"#!lua name={self.name}\n{self._make().replace('LIBRARY', self.name)}"
 
     def function(self, name: str) -> str:
         """What the server calls script `name`."""
@@ -99,16 +115,27 @@ def library(*scripts: str) -> Library:
 
     What includes share ends with the number of its include, and is a local where it is used most, else a field of one
     table: Lua allows 200 locals. What an include declares at its top under a name in lower case is made anew at each
-    call of a script that includes it; and what it puts into `AT_END` under its own name is called when the script has
-    its reply, however it came to that.
+    call of a script that includes it. One that puts a function into `AT_END`, under its own name, has that called when
+    the script has its reply, however it came to that, and makes them anew itself there.
     """
-    return named(paste(scripts or names(), _read))
+    return Library(_name(_sources(), *scripts), lambda: paste(scripts or names(), _read))
 
 
 def named(text: str) -> Library:
-    """A library of that text, which calls itself LIBRARY."""
-    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:12]
-    return Library(name, f"#!lua name={name}\n{text.replace('LIBRARY', name)}")
+    """A library of that text."""
+    return Library(_name(text), lambda: text)
+
+
+def _name(*parts: str) -> str:
+    return PREFIX + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+@cache
+def _sources() -> str:
+    """All that a library is made of, and how: reading it is much faster than making one."""
+    folders = files(__name__), files(__name__).joinpath("includes")
+    found = (entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".lua", "__init__.py")))
+    return "\0".join(entry.read_text("utf-8") for entry in sorted(found, key=lambda entry: entry.name))
 
 
 def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
@@ -149,10 +176,12 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
                 text=share(name, body.rstrip("\n")),
                 flags=flags,
                 begin=", ".join(
-                    f"BEGIN.{each}" for each in includes if each in seen[name] and _of_a_call(includes[each])
+                    f"BEGIN.{each}"
+                    for each in includes
+                    if each in seen[name] and _of_a_call(includes[each]) and _ENDS not in includes[each]
                 ),
                 at_end=", ".join(
-                    f"AT_END.{each}" for each in includes if each in seen[name] and _ENDS in includes[each]
+                    f"AT_END.{each}" for each in reversed(includes) if each in seen[name] and _ENDS in includes[each]
                 ),
             )
         )

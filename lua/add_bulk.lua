@@ -41,7 +41,7 @@ local function places_needed(jobs)
     local count, held, by_group = 0, {}, {}
     for _, job in ipairs(jobs) do
         local holder, gid = holder_of(job, held), job.header.g
-        local is_new = redis.call('EXISTS', prefix .. 'state:' .. job.id) == 0
+        local is_new = not has_record(job.id)
         if is_new and not holder then
             count = count + 1
         end
@@ -69,7 +69,7 @@ end
 
 local function is_known(job)
     local gone = tombstone_of(job.id)
-    return redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1 or gone and gone.token == job.token
+    return has_record(job.id) or gone and gone.token == job.token
 end
 
 local function refuse_parents(jobs)
@@ -87,10 +87,10 @@ local function refuse_parents(jobs)
 end
 
 -- `is_repeat`: a job that the first call met may be gone; this call must not store another then.
-local function add_one(meta, job, is_repeat)
-    local before = answer_before(job)
+local function add_one(meta, jobs, job, is_repeat)
+    local before = answer_before(jobs, job)
     if before or is_repeat then
-        return before or reply_to_add('duplicated', 'waiting', now, job.id)
+        return before or reply_met('duplicated', 'waiting', now, job.id)
     end
     return job.header.dd and deduplicate(meta, job.token, job.id, job.header_json, job.data, job.header)
         or store_new(meta, job)
@@ -112,6 +112,6 @@ if not is_repeat then
 end
 local replies = {}
 for k, job in ipairs(jobs) do
-    replies[k] = add_one(meta, job, is_repeat)
+    replies[k] = add_one(meta, jobs, job, is_repeat)
 end
 return replies

@@ -48,7 +48,7 @@ end
 local function refuse_child(node)
     local parent = nodes[node.parent]
     node.is_new, node.level = parent.is_new, parent.level + 1
-    if node.is_new and redis.call('EXISTS', prefix .. 'state:' .. node.id) == 1 then
+    if node.is_new and has_record(node.id) then
         return refuse_flow('job ' .. node.id .. ' of queue ' .. node.queue .. ' is there already')
     elseif node.is_new and node.level > MAX_DEPTH then
         return refuse_flow('a flow has at most ' .. MAX_DEPTH .. ' levels')

@@ -12,8 +12,8 @@
 --   header_json JSON    orchestrator.job.Header
 --   data        JSON    one line, opaque
 -- Returns
---   for each job the text `outcome state created_at id` of the job that is there now, with added, duplicated or
---   deduplicated for an outcome; or the error that refuses it
+--   for each job the text `added state created_at`; or, of the job that is there instead, `duplicated …` or
+--   `deduplicated …` with its id at the end; or the error that refuses it
 -- Errors
 --   LAYOUT_MISMATCH  another major version wrote this queue; instead of all answers
 --   GROUP_FULL       the group has as many waiting jobs as its max_waiting allows
@@ -32,11 +32,11 @@ if refusal then
 end
 local full = refuse_closing(meta) or refuse_outbox(outbox_max)
 
-local function add_one(job)
+local function add_one(jobs, job)
     local header = job.header
     local parent = header.pa
     return parent and refuse_stranger(parent, job.id)
-        or answer_before(job)
+        or answer_before(jobs, job)
         or full
         or parent and refuse_parent(parent, 1, 1)
         or header.dd and deduplicate(meta, job.token, job.id, job.header_json, job.data, header)
@@ -45,8 +45,8 @@ local function add_one(job)
         or store_new(meta, job)
 end
 
-local replies = {}
-for k, job in ipairs(new_jobs(token, ARGV, 3)) do
-    replies[k] = add_one(job)
+local jobs, replies = new_jobs(token, ARGV, 3), {}
+for k, job in ipairs(jobs) do
+    replies[k] = add_one(jobs, job)
 end
 return replies

@@ -31,7 +31,7 @@ local function candidates()
 end
 
 local function is_old(job)
-    return job.finished_at or job.created_at <= tonumber(until_at)
+    return job.finished_at or birth_of(job) <= tonumber(until_at)
 end
 
 local meta, refusal = read_meta()

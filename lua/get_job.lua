@@ -13,7 +13,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, read_jobs
+-- include: read_meta, read_jobs, history
 local _, _ = KEYS[1], KEYS[2]
 local id, with_history = ARGV[1], ARGV[2] == '1'
 
@@ -27,10 +27,11 @@ if not job then
 end
 local history = {}
 if with_history then
-    history = redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)
-    table.insert(history, 1, job.added .. ' ' .. added_text(job))
-    for _, entry in ipairs(recent_events(job)) do
+    local created_at, added = birth_of(job)
+    history = { added .. ' ' .. added_text(job, created_at), begin_entry(job) }
+    for _, entry in ipairs(redis.call('LRANGE', prefix .. 'log:' .. id, 0, -1)) do
         history[#history + 1] = entry
     end
+    history[#history + 1] = end_entry(job)
 end
 return { job_reply(job), history, last_event_id(meta) }

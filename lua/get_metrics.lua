@@ -33,7 +33,7 @@ if start_minute < 1 then
 end
 local latest, grown = tonumber(meta.minute), 0
 if latest then
-    grown = (read_counters('totals')[kind] or 0) - (read_counters('totals:before')[kind] or 0)
+    grown = (read_totals(meta)[kind] or 0) - (read_totals_before()[kind] or 0)
 end
 local counts = {}
 for minute = start_minute, math.min(end_minute, start_minute + MOST - 1) do

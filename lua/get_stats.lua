@@ -13,7 +13,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, now, int, count_start, add_to_wait
+-- include: read_meta, now, int, count_start, count_up, add_to_wait
 local _, _ = KEYS[1], KEYS[2]
 local alive_ms = tonumber(ARGV[1])
 
@@ -33,6 +33,14 @@ local function oldest_ms(key)
     return oldest
 end
 
+local function flat_totals(meta)
+    local flat, totals = {}, read_totals(meta)
+    for i, kind in ipairs(meta.totals and KINDS or {}) do
+        flat[2 * i - 1], flat[2 * i] = kind, int(totals[kind])
+    end
+    return flat
+end
+
 local meta, refusal = read_meta()
 if refusal then
     return refusal
@@ -42,5 +50,5 @@ return {
     redis.call('ZCOUNT', prefix .. 'delayed', '-inf', int(now)),
     redis.call('ZCOUNT', prefix .. 'workers', int(now - alive_ms), '+inf'),
     int(math.max(oldest_ms('wait'), oldest_ms('grouped'))),
-    redis.call('HGETALL', prefix .. 'totals'),
+    flat_totals(meta),
 }

@@ -31,4 +31,4 @@ end
 if meta.grouped then
     forget_idle_groups()
 end
-return promote_due(meta, limit)
+return (promote_due(meta, limit))

@@ -13,9 +13,11 @@
 --   slots        number  how many jobs at most
 --   wishes       JSON    {limiter: [max, ms], warm: [key], patience_ms, batch: {min_size, linger_ms}}; "" = none
 -- Returns
---   {claims, sleep_ms, deaf}; a claim is two of the list, a text and the definition. The text is the line `id
---   created_at lease run started made stalled priority started_at`, then, where there is any of them, three more lines:
---   cancel, error of the last attempt, checkpoint. sleep_ms = -1: until woken; deaf = "1": waking it before is no use
+--   {claims, sleep_ms, deaf}; a claim is two of the list, a text and the definition. The text is created_at,
+--   6 bytes, little-endian; the line `id lease started_at`, and after it ` run started made stalled priority` of a job
+--   that does not start for the first time, or has another priority than it was added with; then, where there is any of
+--   them, three more lines: cancel, error of the last attempt, checkpoint.
+--   sleep_ms = -1: until woken; deaf = "1": waking it before is no use
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

@@ -35,6 +35,11 @@ local _, _ = KEYS[1], KEYS[2]
 local token, lane, worker = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, interval_ms, slots, wishes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
+local function is_drained()
+    write_sets()
+    return redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0
+end
+
 local meta, refusal = read_meta()
 if refusal then
     return refusal
@@ -53,10 +58,8 @@ for i = 8, 7 + 5 * count, 5 do
     outcomes[#outcomes + 1] = outcome
     recorded = recorded or outcome ~= 'LEASE_LOST'
 end
-write_sets()
 local claims, sleep_ms, is_deaf = take_next(meta, token, worker, lease_ms, slots, interval_ms, read_wishes(wishes))
-if recorded and #claims == 0
-    and redis.call('EXISTS', prefix .. 'wait', prefix .. 'grouped', prefix .. 'active') == 0 then
+if recorded and #claims == 0 and is_drained() then
     emit_queue_event('drained', '')
 end
 remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)

@@ -26,7 +26,7 @@ for _, state in ipairs(FINISHED) do
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'expires:' .. state, '-inf', '(' .. int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         leave_state(id, state)
-        if redis.call('EXISTS', prefix .. 'state:' .. id) == 0 then -- else the id lives again
+        if not has_record(id) then -- else the id lives again
             emit_removed({ id = id, state = state })
         end
     end

@@ -42,13 +42,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode_entry(cls, entry: bytes) -> Self:
-        """Read `<id> <JSON>`, as in the history and on the live channel."""
+        """Read `<id> <JSON>`, as in the history."""
         event_id, _, text = entry.partition(b" ")
         return cls.decode(event_id.decode(), text)
 
     @classmethod
     def decode_together(cls, entry_id: bytes, lines: bytes) -> list[Self]:
-        """Read an entry of the stream: an event a line. Its id is that of the last, the others count up to it."""
+        """Read an entry of the stream, or a message of the live channel: an event a line.
+
+        Its id is that of the last, the others count up to it.
+        """
         return [cls.decode(event_id, text) for event_id, text in events_of(entry_id, lines)]
 
     def flat(self) -> dict[str, Any]:

@@ -143,8 +143,9 @@ class Hub:
                 if message is None:  # nothing happened, or it was lost between the nodes of a cluster
                     await self._fill_gap()
                 else:
-                    for entry in message.split(b"\n"):
-                        self._hand_out(Event.decode_entry(entry))
+                    last_id, _, lines = message.partition(b"\n")
+                    for event in Event.decode_together(last_id, lines):
+                        self._hand_out(event)
 
     async def _fill_gap(self) -> None:
         """Hand out what happened since the last event that came."""

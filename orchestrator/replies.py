@@ -1,5 +1,6 @@
 """From what a script answers to jobs, claims and words."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,10 @@ from orchestrator.job import CancelRequest, Header, Job, JobError, JobState
 
 
 class Added(NamedTuple):
-    """What an add came to: "added", "duplicated" or "deduplicated"; and the job that is there now."""
+    """What an add came to: "added", "duplicated" or "deduplicated"; and the job that is there now.
+
+    job_id: "" where it is the caller's own, just added.
+    """
 
     outcome: str
     state: JobState
@@ -25,10 +29,11 @@ class Added(NamedTuple):
 _STATES = {state.encode(): state for state in JobState}
 
 
+@functools.lru_cache(maxsize=128)
 def read_added(reply: bytes) -> Added:
-    """The answer of `add_jobs` for one job."""
-    outcome, state, created_at, job_id = reply.split(b" ")
-    return Added(outcome.decode(), _STATES[state], int(created_at), job_id.decode())
+    """The answer of `add_jobs` for one job; of those that come together nearly all are alike."""
+    outcome, state, created_at, *job_id = reply.split(b" ")
+    return Added(outcome.decode(), _STATES[state], int(created_at), b"".join(job_id).decode())
 
 
 def read_cancel(text: bytes) -> CancelRequest | None:
@@ -38,22 +43,24 @@ def read_cancel(text: bytes) -> CancelRequest | None:
 
 def read_claimed(queue: str, head: bytes, definition: bytes) -> Job:
     """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
-    line, _, rest = head.partition(b"\n")
-    job_id, created_at, lease, run, started, made, stalled, priority, started_at = line.split(b" ")
+    line, _, rest = head[6:].partition(b"\n")
+    job_id, lease, started_at, *more = line.split(b" ")
     cancel, error, checkpoint = rest.split(b"\n", 2) if rest else (b"", b"", b"")
-    header, _, data = definition.partition(b"\n")
+    header_text, _, data = definition.partition(b"\n")
+    header = msgspec.json.decode(header_text, type=Header)
+    run, started, made, stalled, priority = map(int, more) if more else (1, 1, 0, 0, header.priority)
     return Job(
         queue=queue,
         id=job_id.decode(),
-        header=msgspec.json.decode(header, type=Header),
+        header=header,
         data=msgspec.Raw(data),
         state=JobState.ACTIVE,
-        created_at=int(created_at),
-        run=int(run),
-        priority=int(priority),
-        attempts_started=int(started),
-        attempts_made=int(made),
-        stalled=int(stalled),
+        created_at=int.from_bytes(head[:6], "little"),
+        run=run,
+        priority=priority,
+        attempts_started=started,
+        attempts_made=made,
+        stalled=stalled,
         started_at=int(started_at),
         lease=lease.decode(),
         cancel=read_cancel(cancel),

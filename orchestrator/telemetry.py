@@ -8,6 +8,7 @@ Source: the semantic conventions for messaging spans; the header is W3C Trace Co
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SYSTEM = "kargah"
 MAX_STATE_CHARS = 512
+_NAMED_PROVIDER = "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 
 def is_traced() -> bool:
@@ -27,8 +29,7 @@ def is_traced() -> bool:
 
 def trace_context() -> str:
     """The current span as `<traceparent>` or `<traceparent> <tracestate>`; "" when there is none."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or trace.get_current_span() is trace.INVALID_SPAN:
+    if _tracer() is None or (trace := sys.modules["opentelemetry.trace"]).get_current_span() is trace.INVALID_SPAN:
         return ""
     carrier: dict[str, str] = {}
     _propagator().inject(carrier)
@@ -111,8 +112,8 @@ _UNTRACED = contextlib.nullcontext(_note_nothing)
 def _tracer() -> "Tracer | None":
     """The application's tracer; None unless it has imported OpenTelemetry and set a provider."""
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
+    if trace is None or (getattr(trace, "_TRACER_PROVIDER", trace) is None and not _NAMED_PROVIDER):
+        return None  # as it is nearly always; to ask for the provider costs more than the rest of an add's checks
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         return None

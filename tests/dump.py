@@ -29,13 +29,12 @@ async def dump(client: Any, prefix: str, *, with_answers: bool = False) -> Dump:
 
 
 def _leave_out_times(found: Dump) -> None:
-    """Sums of milliseconds, and in which minute they were counted."""
+    """What tells the time: sums of milliseconds, and in which minute they were counted."""
     for name in [name for name in found if name.startswith("metrics:") or name == "totals:before"]:
         del found[name]
-    if "totals" in found:
-        found["totals"] = {kind: total for kind, total in found["totals"].items() if not kind.endswith("_ms")}
     if "meta" in found:
         found["meta"].pop("minute", None)
+        found["meta"].pop("totals", None)
 
 
 def timeless(value: Any) -> str:
@@ -61,10 +60,14 @@ async def _value(client: Any, key: bytes, name: str) -> Any:
     match kind:
         case "string":
             value = await client.get(key)
+            if value is None:  # it has ended since it was found
+                return None
             return _record(value) if name.startswith("state:") else _text(value)
         case "hash":
             fields = await client.hgetall(key)
-            return {_text(name): _text(value) for name, value in sorted(fields.items())}
+            texts = {_text(name): _text(value) for name, value in sorted(fields.items())}
+            totals = record.unpack_counters(fields.get(b"totals"))
+            return texts | {kind: str(total) for kind, total in totals.items() if not kind.endswith("_ms")}
         case "zset":
             members = await client.zrange(key, 0, -1, withscores=True)
             return [(_text(member), int(score)) for member, score in members]

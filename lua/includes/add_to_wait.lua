@@ -1,4 +1,4 @@
--- include: prefix, int, job_record, read_meta, groups
+-- include: prefix, int, job_record, read_meta, groups, gather
 -- Puts a job among the waiting, or the delayed, and takes it out again.
 -- Its sequence is its place: FIFO counts up from 2^52, LIFO down.
 local MIDDLE = 4503599627370496
@@ -11,16 +11,31 @@ local function id_of(member)
     return string.sub(member, 18)
 end
 
+local sequences = {} -- by queue, as far as the call has counted
+local is_woken = {} -- by queue: once is enough for all jobs of a call
+
+local function newest_sequence()
+    return sequences[prefix] or tonumber(queue_meta().sequence or 0)
+end
+
+local function note_sequences()
+    local home = prefix
+    for queue, sequence in pairs(sequences) do
+        prefix = queue
+        set_meta('sequence', int(sequence))
+    end
+    prefix, sequences, is_woken = home, {}, {}
+end
+AT_END.add_to_wait = note_sequences
+
 local function new_sequence(job)
-    local header = header_of(job)
-    local count = redis.call('HINCRBY', prefix .. 'meta', 'sequence', 1)
+    local header, count = header_of(job), newest_sequence() + 1
+    sequences[prefix] = count
     job.sequence = header.l and MIDDLE - count or MIDDLE + count
     if header.g or header.bk then
         job.entered_at = now
     end
 end
-
-local is_woken = {} -- once a queue is enough for all jobs of a call
 
 local function wake_worker()
     if not is_woken[prefix] and not queue_meta().paused then
@@ -39,7 +54,7 @@ local function add_to_wait(job)
     if group_of(job) then
         enter_group(job, group_of(job), member)
     else
-        redis.call('ZADD', prefix .. 'wait', int(priority_of(job)), member)
+        enter_set('wait', priority_of(job), member)
     end
     if header.bk then
         redis.call('ZADD', prefix .. 'batch:' .. header.bk, int(priority_of(job)), member)
@@ -61,6 +76,7 @@ local function leave_wait(job)
     if gid then
         leave_group(gid, member)
     else
+        settle_set('wait')
         redis.call('ZREM', prefix .. 'wait', member)
     end
     if job.batch_key then

@@ -25,6 +25,7 @@ end
 -- Those whose turn is near, in order: jobs without a group, then some of each of the next groups.
 local function near_candidates()
     local window = {}
+    settle_set('wait')
     add_candidates(window, 'wait', WINDOW, nil)
     if not queue_meta().grouped or #window == WINDOW then
         return window
@@ -140,7 +141,7 @@ local function leaves_wake_up(worker, ready_ms)
     if not ready_ms or ready_ms == 0 then
         return false
     end
-    local key, newest = prefix .. 'lingered:' .. worker, redis.call('HGET', prefix .. 'meta', 'sequence')
+    local key, newest = prefix .. 'lingered:' .. worker, int(newest_sequence())
     if redis.call('GET', key) == newest then
         return false
     end

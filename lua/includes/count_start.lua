@@ -1,7 +1,8 @@
--- include: prefix, now, job_record, count_up
+-- include: prefix, now, job_record, history, count_up
 -- For how long a job has waited: since its newest event.
 local function waited_ms(job)
-    return math.max(now - tonumber(string.match(newest_event(job), '^%d+')), 0)
+    local since = job.seq == 1 and birth_of(job) or tonumber(string.match(newest_event_id(job), '^%d+'))
+    return math.max(now - since, 0)
 end
 
 local function count_start(job)

@@ -10,7 +10,11 @@ local function key_holder(name)
     if id then
         return { id = id, state = state, created_at = tonumber(created_at), has_ended = true }
     end
-    return load_job(value) -- nil: its record vanished, so nobody holds the key
+    local job = load_job(value) -- nil: its record vanished, so nobody holds the key
+    if job then
+        job.created_at = birth_of(job)
+    end
+    return job
 end
 
 -- The key is the job's from now on; its time goes on where it is running, unless each add extends it.

@@ -42,5 +42,5 @@ local function deduplicate(meta, token, id, header_json, data, header)
         redis.call('HSET', next_key, 'token', token, 'id', id, 'header', header_json, 'data', data)
     end
     emit_deduplicated(dd.i, holder.id, id)
-    return answer(token, reply_to_add('deduplicated', holder.state, holder.created_at, holder.id))
+    return answer(token, reply_met('deduplicated', holder.state, holder.created_at, holder.id))
 end

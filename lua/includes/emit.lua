@@ -1,50 +1,47 @@
--- include: prefix, now, int, job_record, read_meta
+-- include: prefix, now, int, job_record, read_meta, history
 -- One event, under one id, to the stream, the job's history, the live channel and (where asked for) the outbox.
 local MAX_ENTRIES, MAX_FULL_ENTRIES = '10000', '2500' -- of the stream; the latter where calls fill entries
 local PROGRESS_TO_OUTBOX_MS = 500
-local MAX_HISTORY = 4000
-local TRIM_HISTORY = 200
-local MAX_RECENT = 512 -- bytes
 local MOST_TOGETHER = 8 -- events of an entry
 
 local untold = {} -- by queue: a call's events, told at its end
 
+-- Those that are not in the stream yet, as one entry; its id is that of its last event.
 local function write_entry(queue, told)
-    local most = #told.texts == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
-    redis.call('XADD', queue .. 'events', 'MAXLEN', '~', most, told.ms .. '-' .. int(told.number), 'e',
-        table.concat(told.texts, '\n'))
-    told.texts = {}
+    local texts = told.texts
+    local most = #texts - told.written == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
+    redis.call('XADD', queue .. 'events', 'MAXLEN', '~', most, int(told.ms) .. '-' .. int(told.number), 'e',
+        table.concat(texts, '\n', told.written + 1))
+    told.written = #texts
 end
 
 -- A call's first event gets its id from the server, the others count on from there, since nothing comes in between.
--- Those stand in entries of several lines, whose id is that of the last line.
+-- Returns the id, and its two numbers.
 local function publish(text)
     local told = untold[prefix]
-    local event_id
-    if told then
-        told.number = told.number + 1
-        event_id = told.ms .. '-' .. int(told.number)
-        told.texts[#told.texts + 1] = text
-    else
-        event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_ENTRIES, '*', 'e', text)
+    if not told then
+        local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_ENTRIES, '*', 'e', text)
         local ms, number = string.match(event_id, '^(%d+)%-(%d+)$')
-        told = { ms = ms, number = tonumber(number), texts = {}, entries = {} }
-        untold[prefix] = told
+        ms, number = tonumber(ms), tonumber(number)
+        untold[prefix] = { ms = ms, number = number, texts = { text }, written = 1 }
+        return event_id, ms, number
     end
-    local entry = event_id .. ' ' .. text
-    told.entries[#told.entries + 1] = entry
-    if #told.texts == MOST_TOGETHER then
+    local count = #told.texts + 1
+    told.number, told.texts[count] = told.number + 1, text
+    if count - told.written == MOST_TOGETHER then
         write_entry(prefix, told)
     end
-    return event_id, entry
+    return int(told.ms) .. '-' .. int(told.number), told.ms, told.number
 end
 
+-- The channel gets them in one message, which reads like an entry: the last one's id, and a line for each.
 local function tell_watchers()
     for queue, told in pairs(untold) do
-        if #told.texts > 0 then
+        if #told.texts > told.written then
             write_entry(queue, told)
         end
-        redis.call('PUBLISH', queue .. 'live', table.concat(told.entries, '\n'))
+        redis.call('PUBLISH', queue .. 'live', int(told.ms) .. '-' .. int(told.number) .. '\n'
+            .. table.concat(told.texts, '\n'))
     end
     untold = {}
 end
@@ -53,32 +50,6 @@ AT_END.emit = tell_watchers
 -- An event of the queue: in no job's history. `fields` begins with a comma or is empty.
 local function emit_queue_event(event_type, fields)
     return publish('{"type":"' .. event_type .. '","at":' .. int(now) .. fields .. '}')
-end
-
-local quotes = {} -- a call tells of the same few names
-
-local function quoted(text)
-    quotes[text] = quotes[text] or cjson.encode(text)
-    return quotes[text]
-end
-
-local function event_text(job, event_type, at, seq, fields)
-    return '{"type":"' .. event_type .. '","job":"' .. job.id .. '","at":' .. int(at) .. ',"run":' .. int(job.run)
-        .. ',"attempt":' .. int(job.started or 0) .. ',"seq":' .. int(seq) .. fields .. '}'
-end
-
--- `added` can be told again from the definition: so it is in no history.
-local function added_text(job)
-    local header = header_of(job)
-    local fields = ',"state":"waiting"'
-    if header.ch then
-        fields = ',"state":"waiting-children"'
-    elseif header.d then
-        fields = ',"state":"delayed","due_at":' .. int(job.created_at + header.d)
-    end
-    local first = { id = job.id, run = 1 }
-    return event_text(first, 'added', job.created_at, 1,
-        fields .. ',"name":' .. quoted(header.n) .. ',"priority":' .. int(header.p or 0))
 end
 
 -- Whether the relay is to be told: the queue's subscriptions or the job itself ask for it.
@@ -104,30 +75,32 @@ local function tell_relay(job, event_type, event_id, text)
     redis.call('XADD', prefix .. 'outbox', '*', 'id', event_id, 'event', text, 'job', job.id, 'data', data_of(job))
 end
 
--- Two short ones stand in the record, as many as most jobs ever have; what is more goes to the list with them.
-local function remember_event(job, entry)
-    local recent = job.recent
-    if #entry <= MAX_RECENT and not (recent and string.find(recent, '\n', 1, true)) then
-        job.recent = recent and recent .. '\n' .. entry or entry
-        return
+local function tell(job, event_type, fields)
+    job.seq = job.seq + 1
+    local text = event_text(job, event_type, now, job.seq, fields)
+    local event_id = publish(text)
+    if job.notify or queue_meta().notify then
+        tell_relay(job, event_type, event_id, text)
     end
-    local entries = recent_events(job)
-    entries[#entries + 1] = entry
-    local history = prefix .. 'log:' .. job.id
-    local length = redis.call('RPUSH', history, unpack(entries))
-    job.recent = nil
-    if length >= MAX_HISTORY + TRIM_HISTORY then
-        redis.call('LTRIM', history, -MAX_HISTORY, -1) -- endless steps; the gap shows in `seq`
-    end
+    return event_id, text
 end
 
 -- An event of a job. The caller saves the job afterwards: emit counts `seq` in it.
 local function emit(job, event_type, fields)
-    job.seq = job.seq + 1
-    local text = event_text(job, event_type, now, job.seq, fields)
-    local event_id, entry = publish(text)
-    remember_event(job, entry)
-    tell_relay(job, event_type, event_id, text)
-    job.last_event = event_id
-    return event_id
+    settle_history(job)
+    local event_id, text = tell(job, event_type, fields)
+    add_entry(job, event_id .. ' ' .. text)
+end
+
+local function emit_start(job)
+    if job.seq > 1 then
+        emit(job, 'active', start_fields(job))
+    else
+        job.began = tell(job, 'active', start_fields(job))
+    end
+end
+
+-- That it completed or failed.
+local function emit_end(job)
+    job.ended = tell(job, job.state, end_fields(job))
 end

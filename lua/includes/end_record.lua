@@ -1,4 +1,4 @@
--- include: prefix, now, int, job_record, emit
+-- include: prefix, now, int, job_record, history, emit
 -- The end of a job's record, whatever brought it: a tombstone stays for 60 s, so that a repeated call still knows.
 local TOMBSTONE_MS = 60000
 local FINISHED = { 'completed', 'failed', 'canceled' }
@@ -36,14 +36,11 @@ local function leave_past(id)
     end
 end
 
-local function last_event(job)
-    return job.last_event or string.match(newest_event(job), '^[^ ]+')
-end
-
 local function set_tombstone(job, ended_at)
+    local created_at, _, token = birth_of(job)
     redis.call('SET', prefix .. 'gone:' .. job.id, cjson.encode({
-        token = job.token, state = job.state, run = job.run, seq = job.seq, event = last_event(job),
-        created_at = int(job.created_at),
+        token = token, state = job.state, run = job.run, seq = job.seq, event = newest_event_id(job),
+        created_at = int(created_at),
     }), 'PXAT', int(ended_at + TOMBSTONE_MS))
 end
 
@@ -53,6 +50,7 @@ local function tombstone_of(id)
 end
 
 local function end_record(job)
+    write_records()
     options_of(job) -- read while they are there: they say whom the end concerns
     local files = files_of(job)
     if files then

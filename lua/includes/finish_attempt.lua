@@ -8,7 +8,7 @@ local NOT_COUNTED = {
 
 local function step_completed(job, content)
     job.result, job.error, job.stack = content, nil, nil
-    finish_job(job, 'completed', ',"started_at":' .. int(job.started_at))
+    finish_job(job, 'completed')
 end
 
 local function step_canceled(job, content)

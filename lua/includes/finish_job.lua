@@ -1,7 +1,6 @@
 -- include: prefix, now, int, job_record, emit, end_record, free_key, trim_state, count_up, children, gather
 -- The end of a run: one terminal event, then the job is kept as long as its options say. It may be the end of its
 -- parent, too.
-local MAX_EVENT_RESULT = 2048
 local RESULT_MS = 60000
 local MAX_COPIED_RESULT = 65536
 
@@ -41,23 +40,22 @@ local function expire_record(job)
     end
 end
 
+-- `fields`: of the event of one that was canceled; those of others are told from the record.
 local function end_run(job, state, fields)
     job.state, job.finished_at = state, now
     count_up(state)
     if state == 'failed' and job.reason ~= 'expired' then
         redis.call('ZADD', prefix .. 'dead', int(now), job.id)
     end
-    if job.result and #job.result > MAX_EVENT_RESULT then
-        fields = fields .. ',"result_bytes":' .. int(#job.result)
-    elseif job.result then
-        fields = fields .. ',"result":' .. job.result
-    end
     local age_s, count = keep_rule(job)
     if age_s then
         job.expires_at = now + age_s * 1000
-        fields = fields .. ',"expires_at":' .. int(job.expires_at)
     end
-    emit(job, state, fields)
+    if fields then
+        emit(job, state, job.expires_at and fields .. ',"expires_at":' .. int(job.expires_at) or fields)
+    else
+        emit_end(job)
+    end
     if options_of(job).dd then
         free_key(job)
     end
@@ -73,7 +71,7 @@ local function end_run(job, state, fields)
     if age_s then
         expire_record(job)
     else
-        save_job(job)
+        save_later(job, job.is_bare and state == 'completed')
     end
     if count then
         trim_to_count(state, count)
@@ -83,7 +81,7 @@ end
 -- What a parent gets of its child: the result, unless it is long and can be read of the child; or why there is none.
 local function legacy_of(job)
     if job.state == 'completed' then
-        local is_long = #job.result > MAX_COPIED_RESULT and redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1
+        local is_long = #job.result > MAX_COPIED_RESULT and has_record(job.id)
         return 'c', is_long and '' or job.result
     elseif job.state == 'failed' then
         return 'f', job.error
@@ -104,10 +102,8 @@ local function blame_of(job, error_json)
         .. ',"details":{"queue":"' .. queue_name() .. '","job":"' .. job.id .. '"}}'
 end
 
-local function failed_fields(job, reason, error_json, stack)
+local function note_failure(job, reason, error_json, stack)
     job.reason, job.error, job.stack = reason, error_json, stack
-    return ',"reason":"' .. reason .. '","error":' .. error_json
-        .. ',"attempts_made":' .. int(job.made or 0) .. ',"attempts":' .. int(header_of(job).a or 1)
 end
 
 -- Upwards as long as each end is that of the parent, too; adding allows no more than MAX_DEPTH levels.
@@ -124,7 +120,8 @@ local function finish_job(job, state, fields)
         end
         enter_queue(job.header.pa[1])
         job = parent
-        end_run(job, 'failed', failed_fields(job, 'child', blame))
+        note_failure(job, 'child', blame)
+        end_run(job, 'failed')
     end
     prefix = home
 end
@@ -135,5 +132,6 @@ local function cancel_finished(job, details)
 end
 
 local function fail_finished(job, reason, error_json, stack)
-    finish_job(job, 'failed', failed_fields(job, reason, error_json, stack))
+    note_failure(job, reason, error_json, stack)
+    finish_job(job, 'failed')
 end

@@ -25,7 +25,7 @@ local function free_key(job)
         return
     end
     if dd.t then
-        redis.call('SET', key, job.id .. ' ' .. job.state .. ' ' .. int(job.created_at), 'KEEPTTL')
+        redis.call('SET', key, job.id .. ' ' .. job.state .. ' ' .. int((birth_of(job))), 'KEEPTTL')
     else
         redis.call('DEL', key)
         store_next(dd.i)

@@ -1,22 +1,26 @@
 -- include: prefix, int
 -- Changes of sorted sets of jobs, gathered over a call and made with one command a set: at its end, and before that by
 -- whoever reads such a set.
-local entering, leaving = {}, {} -- by key
+local entering, leaving = {}, {} -- by queue, then by set
 
 local function entries_of(gathered, set)
-    local key = prefix .. set
-    local entries = gathered[key]
+    local sets = gathered[prefix]
+    if not sets then
+        sets = {}
+        gathered[prefix] = sets
+    end
+    local entries = sets[set]
     if not entries then
         entries = {}
-        gathered[key] = entries
+        sets[set] = entries
     end
     return entries
 end
 
 local function enter_set(set, score, id)
     local entries = entries_of(entering, set)
-    entries[#entries + 1] = int(score)
-    entries[#entries + 1] = id
+    local at = #entries
+    entries[at + 1], entries[at + 2] = int(score), id
 end
 
 local function leave_set(set, id)
@@ -25,12 +29,29 @@ local function leave_set(set, id)
 end
 
 local function write_sets()
-    for key, ids in pairs(leaving) do
-        redis.call('ZREM', key, unpack(ids))
+    if next(leaving) then
+        for queue, sets in pairs(leaving) do
+            for set, ids in pairs(sets) do
+                redis.call('ZREM', queue .. set, unpack(ids))
+            end
+        end
+        leaving = {}
     end
-    for key, entries in pairs(entering) do
-        redis.call('ZADD', key, unpack(entries))
+    if next(entering) then
+        for queue, sets in pairs(entering) do
+            for set, entries in pairs(sets) do
+                redis.call('ZADD', queue .. set, unpack(entries))
+            end
+        end
+        entering = {}
     end
-    entering, leaving = {}, {}
 end
 AT_END.gather = write_sets
+
+-- Before a set is read, or written past this.
+local function settle_set(set)
+    local coming, going = entering[prefix], leaving[prefix]
+    if coming and coming[set] or going and going[set] then
+        write_sets()
+    end
+end

@@ -3,7 +3,7 @@
 -- the answer itself is remembered.
 local function answer_job(token, job)
     local reply = job_reply(job)
-    local is_kept = redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1
+    local is_kept = has_record(job.id)
     answer(token, is_kept and 'kept' or cjson.encode(reply))
     return reply
 end

@@ -32,21 +32,23 @@ local function promote_delayed(limit)
     return #members
 end
 
+-- Returns how many were moved, and whether there were any that have a time.
 local function promote_due(meta, limit)
-    local moved = 0
-    if redis.call('EXISTS', prefix .. 'deadlines', prefix .. 'delayed') > 0 then
+    local moved, are_any = 0, redis.call('EXISTS', prefix .. 'deadlines', prefix .. 'delayed') > 0
+    if are_any then
         moved = fail_expired(limit) + promote_delayed(limit)
     end
     if not meta.schedule_at or tonumber(meta.schedule_at) > now then
-        return moved
+        return moved, are_any
     end
     local run, more = run_schedules(meta, math.ceil(limit / WORK_OF_A_SCHEDULE))
-    return moved + (more and limit or run)
+    return moved + (more and limit or run), true
 end
 
 -- Until the next delayed job or schedule is due, or the next held group may start, in ms; nil while there is none.
-local function next_due_ms(meta)
-    local at = tonumber(redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2] or NEVER)
+local function next_due_ms(meta, are_any)
+    local first = are_any and redis.call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2]
+    local at = tonumber(first or NEVER)
     if meta.grouped then
         at = math.min(at, tonumber(redis.call('ZRANGE', prefix .. 'groups:held', 0, 0, 'WITHSCORES')[2] or NEVER))
     end

@@ -1,5 +1,8 @@
 -- include: prefix, int, job_record, emit
-local TOLD = { 'state', 'sequence', 'added', 'token', 'seq', 'run', 'started', 'started_at', 'lease', 'worker', 'made' }
+local TOLD = {
+    'state', 'sequence', 'added', 'token', 'seq', 'run', 'started', 'started_at', 'lease', 'worker', 'made',
+    'finished_at', 'result',
+}
 
 local function add_values(reply, job, names)
     for i = 1, #names do
@@ -13,6 +16,7 @@ end
 
 -- What readers get of a job: {id, def, created_at, then name, value, name, value …} of the record.
 local function job_reply(job)
+    job.created_at, job.added, job.token = birth_of(job)
     local reply = { job.id, def_of(job), int(job.created_at) }
     add_values(reply, job, TOLD)
     if has_rare(job) then

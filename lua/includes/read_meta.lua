@@ -1,6 +1,6 @@
 -- include: prefix
 -- The queue's own record. Returns it, or nil and the error to answer with.
-local LAYOUT = '3.0'
+local LAYOUT = '4.0'
 
 -- An id before all events of this life of the queue, for readers who come before the first one: that may get the very
 -- millisecond of the epoch.
@@ -28,3 +28,27 @@ end
 local function queue_meta()
     return read_metas[prefix]
 end
+
+local meta_changes = {} -- by queue: fields that a call writes at its end, in one command
+
+local function set_meta(field, text)
+    local fields = meta_changes[prefix]
+    if not fields then
+        fields = {}
+        meta_changes[prefix] = fields
+    end
+    fields[field], queue_meta()[field] = text, text
+end
+
+local function write_metas()
+    for queue, fields in pairs(meta_changes) do
+        local flat = {}
+        for field, text in pairs(fields) do
+            local at = #flat
+            flat[at + 1], flat[at + 2] = field, text
+        end
+        redis.call('HSET', queue .. 'meta', unpack(flat))
+    end
+    read_metas, meta_changes = {}, {}
+end
+AT_END.read_meta = write_metas

@@ -22,10 +22,10 @@ local function recover_stalled(meta, lease_ms, interval_ms, limit)
     if is_grace(meta, lease_ms, interval_ms) then
         return 0
     end
+    settle_set('active')
     local ids = redis.call('ZRANGEBYSCORE', prefix .. 'active', '-inf', int(now), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
         recover_job(load_job(id))
     end
-    write_sets()
     return #ids
 end

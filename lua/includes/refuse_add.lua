@@ -1,4 +1,4 @@
--- include: prefix, now, int, groups
+-- include: prefix, now, int, groups, gather
 -- Why a queue takes no more jobs: nil, or the error to answer with.
 local function is_closing(meta)
     return meta.closing_until and tonumber(meta.closing_until) > now
@@ -18,6 +18,7 @@ end
 
 -- max_waiting counts all jobs that do not run and have not ended: it bounds the memory that they take.
 local function held_jobs()
+    settle_set('wait')
     return redis.call('ZCARD', prefix .. 'wait') + redis.call('ZCARD', prefix .. 'grouped')
         + redis.call('ZCARD', prefix .. 'delayed') + redis.call('ZCARD', prefix .. 'waiting_children')
 end

@@ -7,6 +7,7 @@ local OF_A_RUN = { 'started', 'made', 'stalled', 'lease', 'worker', 'started_at'
 
 local function retry_job(job)
     local files, prev = files_of(job), job.state
+    settle_history(job)
     if files then
         redis.call('ZADD', prefix .. 'sweep', int(now), files)
     end

@@ -40,7 +40,7 @@ end
 -- Returns how many bytes of data it copied.
 local function make_iteration(meta, schedule, slot)
     local id = schedule.id .. ':' .. int(slot)
-    if unstarted_iteration(schedule) or redis.call('EXISTS', prefix .. 'state:' .. id) == 1 then
+    if unstarted_iteration(schedule) or has_record(id) then
         schedule.skipped = schedule.skipped + 1
         return 0
     end

@@ -1,4 +1,4 @@
--- include: prefix, now, windows
+-- include: prefix, now, windows, gather
 -- How many jobs may start now: pause, manual limit, global concurrency, and the windows of the queue and of the worker.
 -- Each limit keeps its own scope, and the strictest wins.
 
@@ -11,6 +11,7 @@ local function allowance(meta, wish, worker, limiter)
         return 0, tonumber(meta.limited_until) - now, false
     end
     if meta.concurrency then
+        settle_set('active')
         wish = math.max(math.min(wish, tonumber(meta.concurrency) - redis.call('ZCARD', prefix .. 'active')), 0)
     end
     local allowed, limited_ms = wish, nil

@@ -10,10 +10,13 @@ local function read_wishes(text)
     return text == '' and {} or cjson.decode(text)
 end
 
--- One text, since each part of an answer costs a server some 3,000 instructions.
+-- One text, since each part of an answer costs a server some 3,000 instructions; of what most jobs have alike, nothing.
 local function claim_reply(job)
-    local head = table.concat({ job.id, int(job.created_at), job.lease, int(job.run), int(job.started),
-        int(job.made or 0), int(job.stalled or 0), int(priority_of(job)), int(job.started_at) }, ' ')
+    local head = string.sub(job.born, 1, 6) .. job.id .. ' ' .. job.lease .. ' ' .. int(job.started_at)
+    if job.run > 1 or job.started > 1 or job.made or job.stalled or job.priority then
+        head = table.concat({ head, int(job.run), int(job.started), int(job.made or 0), int(job.stalled or 0),
+            int(priority_of(job)) }, ' ')
+    end
     if job.cancel or job.error or job.checkpoint then
         head = head .. '\n' .. (job.cancel or '') .. '\n' .. (job.error or '') .. '\n' .. (job.checkpoint or '')
     end
@@ -33,18 +36,21 @@ local function start_job(job, lease, worker, lease_ms)
         charge(load_group(gid), job)
     end
     count_start(job)
-    emit(job, 'active', ',"prev":"waiting","worker":' .. quoted(worker))
-    save_job(job)
+    emit_start(job)
+    save_later(job, job.is_bare)
 end
 
 local function pop_from(key, count)
-    local popped, jobs = redis.call('ZPOPMIN', prefix .. key, count), {}
+    settle_set(key)
+    local popped, ids = redis.call('ZPOPMIN', prefix .. key, count), {}
     for i = 1, #popped, 2 do
-        local job = load_job(id_of(popped[i]))
+        ids[#ids + 1] = id_of(popped[i])
+    end
+    local jobs = load_whole_jobs(ids)
+    for _, job in ipairs(jobs) do
         if job.batch_key then
-            redis.call('ZREM', prefix .. 'batch:' .. job.batch_key, popped[i])
+            redis.call('ZREM', prefix .. 'batch:' .. job.batch_key, wait_member(job))
         end
-        jobs[#jobs + 1] = job
     end
     return jobs
 end
@@ -101,6 +107,7 @@ local function take_by_wish(count, wishes, start)
 end
 
 local function has_startable(meta)
+    settle_set('wait')
     return redis.call('EXISTS', prefix .. 'wait') == 1
         or (meta.grouped and redis.call('EXISTS', prefix .. 'groups') == 1)
 end
@@ -109,7 +116,7 @@ end
 -- is of no use.
 local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wishes)
     recover_stalled(meta, lease_ms, interval_ms, STALLED_AT_ONCE)
-    promote_due(meta, DUE_AT_ONCE)
+    local _, are_any_due = promote_due(meta, DUE_AT_ONCE)
     local allowed, limited_ms, is_own_limit = allowance(meta, slots, worker, wishes.limiter)
     local claims, more, ready_ms = {}, false, nil
     local function start(job)
@@ -127,7 +134,7 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wish
         end
         count_starts(meta, #claims, worker, wishes.limiter)
     end
-    local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms(meta) or NEVER)
+    local sleep_ms = more and 0 or limited_ms or math.min(ready_ms or NEVER, next_due_ms(meta, are_any_due) or NEVER)
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
     local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0 or leaves_wake_up(worker, ready_ms))
     local is_for_others = slots == 0 and meta.grouped and sleep_ms < NEVER -- a group may be held by another limit now

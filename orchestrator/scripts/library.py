@@ -23,15 +23,15 @@ def is_missing(problem: object) -> bool:
 
 async def load(node: Any) -> None:
     """Give a server the library, unless somebody else just did."""
-    name, text = lua.library()
+    library = lua.library()
     try:
-        await node.execute_command("FUNCTION", "LOAD", text)
+        await node.execute_command("FUNCTION", "LOAD", library.text)
     except redis_errors.ResponseError as problem:
         if "already exists" not in str(problem):
             raise
         return
     with contextlib.suppress(redis_errors.ResponseError):  # who may load is perhaps not allowed to look, or to delete
-        others = await _libraries(node) - {name}
+        others = await _libraries(node) - {library.name}
         for other in random.sample(sorted(others), max(len(others) - KEPT_BESIDE, 0)):
             await node.execute_command("FUNCTION", "DELETE", other)
 

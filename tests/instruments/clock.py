@@ -68,7 +68,7 @@ end
 return redis
 end
 """
-_BEFORE_ALL = "    for i = 1, #begin do\n"
+_BEFORE_ALL = "    if not ALL_ENDED then"
 _FROM_THE_SERVER = "from_the_server()\n    end\n"
 
 _EXPIRE = r"""

@@ -128,14 +128,14 @@ class Adding(Ending):
         job = self.jobs.get(job_id)
         if job is not None:
             if job.token == token:
-                return "added", JobState(job.state), job.created_at, job_id
+                return "added", JobState(job.state), job.created_at, ""
             if self.memory.answers.get(token) is None:
                 self.memory.answer(self.now, token, "duplicated")
                 self.tell_queue("duplicated", job=job_id)
             return "duplicated", JobState(job.state), job.created_at, job_id
         gone = self.memory.tombstones.get(job_id)
         if gone is not None and gone["token"] == token:
-            return "added", JobState(gone["state"]), int(gone["created_at"]), job_id
+            return "added", JobState(gone["state"]), int(gone["created_at"]), ""
         return None
 
     def _deduplicate(self, token: str, job_id: str, header: bytes, data: bytes) -> Added | None:

@@ -130,8 +130,8 @@ class Cleaning(Steering):
         places = {"groups": "ring", "groups:held": "held", "groups:idle": "idle"}
         if name in places:
             self.places[places[name]].clear()
-        elif name in ("totals", "totals:before"):
-            (counters.totals if name == "totals" else counters.before).clear()
+        elif name == "totals:before":
+            counters.before.clear()
         elif name in ("events", "outbox"):
             self.journal.begin_anew(name)
         elif name == "meta":
@@ -152,6 +152,7 @@ class Cleaning(Steering):
         self.grouped, self.vtime, self.pace = False, None, None
         self.defaults, self.trims = {}, {}
         self.counters.minute, self.counters.are_off = None, False
+        self.counters.totals.clear()
 
 
 def _numbers(answer: Pass) -> tuple[int, int, str]:

@@ -34,7 +34,7 @@ class Counters:
             last = str(self.minute)
             counts, _ = self.minutes.get(last, ({}, 0))
             grown = {kind: total - self.before.get(kind, 0) for kind, total in self.totals.items()
-                     if total != self.before.get(kind)}  # fmt: skip
+                     if total != self.before.get(kind, 0)}  # fmt: skip
             counts = counts | {kind: counts.get(kind, 0) + n for kind, n in grown.items()}
             if counts:
                 self.minutes[last] = counts, (self.minute + 1) * MINUTE_MS + KEPT_MS

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from orchestrator.metrics import KINDS
 from orchestrator.presence import ALIVE_MS, read_worker
 from tests.model.job import ModelJob
 from tests.model.steering import Steering
@@ -34,7 +35,10 @@ class Observing(Steering):
         alive = [at for at in self.workers.values() if at >= self.now - ALIVE_MS]
         oldest = [self._oldest_ms(jobs) for jobs in (self.in_wait(), self.in_groups())]
         known = [each for each in oldest if each is not None]
-        return self.limits.paused, len(due), len(alive), max(known, default=None), self.counters.totals
+        return self.limits.paused, len(due), len(alive), max(known, default=None), self._told_totals()
+
+    def _told_totals(self) -> dict[str, int]:
+        return {kind: self.counters.totals.get(kind, 0) for kind in KINDS} if self.counters.totals else {}
 
     def heartbeat(self, worker: str, record: bytes) -> int:
         if record:

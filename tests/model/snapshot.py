@@ -22,25 +22,48 @@ Key = tuple[Value, int]
 
 _READ = r"""
 local prefix, found = string.sub(KEYS[1], 1, -5), {}
+local function counters(text)
+    local numbers = { struct.unpack(ARGV[4], text) }
+    for i = 1, #numbers do numbers[i] = string.format('%.0f', numbers[i]) end
+    return table.concat(numbers, ' ', 1, #numbers - 1)
+end
 local read = {
-    hash = function(key) return redis.call('HGETALL', key) end,
+    hash = function(key)
+        local flat = redis.call('HGETALL', key)
+        for i = 1, #flat, 2 do
+            if flat[i] == 'totals' then flat[i + 1] = counters(flat[i + 1]) end
+        end
+        return flat
+    end,
     zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
-    string = function(key) return redis.call('GET', key) end,
+    string = function(key, name)
+        local text = redis.call('GET', key)
+        return name == 'totals:before' and counters(text) or text
+    end,
     record = function(key)
-        local text, flat, at = redis.call('GET', key), {}, 0
-        local values = { struct.unpack(ARGV[5], text) }
+        local text, flat, from, flags = redis.call('GET', key), {}, 1, 0
         local function add(name, value)
             flat[#flat + 1] = name
             flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or tostring(value)
         end
-        for name in string.gmatch(ARGV[4], '%S+') do
-            at = at + 1
-            local value = values[at]
-            if name == 'plain' then value = value == 1 and 'true' or 0 end
-            if value ~= 0 and value ~= '' then add(name, value) end
+        for i = 5, #ARGV, 3 do
+            if flags < tonumber(ARGV[i + 1]) then break end
+            local values, at = { struct.unpack(ARGV[i + 2], text, from) }, 0
+            for name in string.gmatch(ARGV[i], '%S+') do
+                at = at + 1
+                if name == 'flags' then flags = values[at]
+                elseif name == 'born' then
+                    local created_at, ms, number, token = struct.unpack('<I6I6I4s', values[at])
+                    add('created_at', created_at)
+                    add('added', string.format('%.0f-%.0f', ms, number))
+                    add('token', token)
+                elseif values[at] ~= 0 and values[at] ~= '' then add(name, values[at]) end
+            end
+            from = values[at + 1]
         end
-        if values[at + 1] <= #text then
-            for name, value in pairs(cmsgpack.unpack(string.sub(text, values[at + 1]))) do add(name, value) end
+        if flags % 2 == 1 then add('plain', 'true') end
+        if from <= #text then
+            for name, value in pairs(cmsgpack.unpack(string.sub(text, from))) do add(name, value) end
         end
         return flat
     end,
@@ -55,7 +78,7 @@ for _, key in ipairs(redis.call('KEYS', prefix .. '*')) do
     local name, kind = string.sub(key, #prefix + 1), redis.call('TYPE', key).ok
     if kind ~= 'stream' and name ~= 'clock' then
         local is_record = string.sub(name, 1, 6) == 'state:'
-        found[#found + 1] = { name, is_record and 'hash' or kind, redis.call('PEXPIRETIME', key),
+        found[#found + 1] = { name, is_record and 'record' or kind, redis.call('PEXPIRETIME', key),
             read[is_record and 'record' or kind](key, name) }
     end
 end
@@ -95,7 +118,7 @@ class Reader:
         """What is there now. Scores and ends are whole milliseconds."""
         text = self._script(
             [f"{self._prefix}meta"],
-            [self._event_id, self._outbox_id, -tail, " ".join(record.common_fields()), record.common_format()],
+            [self._event_id, self._outbox_id, -tail, record.counters()[1], *_parts()],
         )
         found, events, outbox, length = msgspec.json.decode(text)
         if events:
@@ -109,6 +132,12 @@ class Reader:
             [(entry_id, _pairs(fields)) for entry_id, fields in outbox or []],
             length,
         )
+
+
+def _parts() -> list[str | int]:
+    """Of each part of a record: the names, which flags it needs, and its format."""
+    parts = zip(record.parts(), record.FLAGS, strict=True)
+    return [text for part, flags in parts for text in (" ".join(part.names), flags, part.format)]
 
 
 def _together(entry_id: str, lines: str) -> list[tuple[str, str]]:
@@ -130,7 +159,7 @@ def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
     forever |= {name: dict(getattr(model, name)) for name in ("dead", "deadlines", "sweep", "workers")}
     forever |= {"untold": dict(model.untold)}
     forever |= {f"untold:{root}": _list(entries) for root, entries in model.untold_lists.items()}
-    forever |= {"totals": _texts(model.counters.totals), "totals:before": _texts(model.counters.before)}
+    forever |= {"totals:before": _numbers(model.counters.before) or {}}
     keys = {name: (value, -1) for name, value in (forever | _groups(model)).items()}
     for job in model.jobs.values():
         keys |= _job(job, tail)
@@ -146,6 +175,7 @@ def _meta(model: Reference) -> dict[str, str]:
         "concurrency": limits.concurrency, "rate_max": limits.rate and limits.rate[0],
         "rate_ms": limits.rate and limits.rate[1], "limited_until": limits.limited_until,
         "notify": model.journal.notify or None, "looked_at": model.looked_at, "grace_until": model.grace_until,
+        "totals": _numbers(counters.totals),
         "max_waiting": limits.max_waiting, "closing_until": limits.closing_until, "minute": counters.minute,
         "metrics": "off" if counters.are_off else None, "grouped": 1 if model.grouped else None,
         "vtime": _exact(model.vtime), "pace": _exact(model.pace), **model.defaults,
@@ -215,12 +245,36 @@ def _memory(model: Reference) -> dict[str, Key]:
     return keys
 
 
-def _history(log: Key, recent: list[str], tail: int) -> Key:
-    """The newest events of a job, of which the last may stand in its record, and how many there are."""
+Told = tuple[str, dict[str, Any]]
+"""An event: its id, and the rest."""
+
+
+def _history(log: Key, began: list[Told], ended: list[Told], tail: int) -> Key:
+    """The newest events of a job, of which the first and the last may be told by its record, and how many there are."""
     (*entries, length), ends_at = log
-    parts = [entry.partition(" ") for entry in [*entries, *recent][-tail:]]
-    events = [(entry_id, msgspec.json.decode(text)) for entry_id, _, text in parts]
-    return (events, int(length) + len(recent)), ends_at
+    parts = [entry.partition(" ") for entry in entries]
+    listed = [(entry_id, msgspec.json.decode(text)) for entry_id, _, text in parts]
+    return ([*began, *listed, *ended][-tail:], int(length) + len(began) + len(ended)), ends_at
+
+
+def _told_by(values: dict[str, str], job_id: str, definition: str) -> tuple[list[Told], list[Told]]:
+    """The events that a record tells: how the job began, and how it ended."""
+    began, ended = values.pop("began", None), values.pop("ended", None)
+    common = {"job": job_id, "run": int(values["run"]), "attempt": int(values.get("started", 0))}
+    beginning = {"type": "active", "at": int(values.get("started_at", 0)), "seq": 2, "prev": "waiting"}
+    first = common | beginning | {"worker": values.get("worker")}
+    last = common | {"type": values["state"], "at": int(values.get("finished_at", 0)), "seq": int(values["seq"])}
+    if values["state"] == "completed":
+        result, size = values["result"], len(values["result"].encode())
+        last |= {"started_at": int(values["started_at"])}
+        last |= {"result_bytes": size} if size > 2048 else {"result": msgspec.json.decode(result)}
+    elif values["state"] == "failed":
+        header = msgspec.json.decode(definition.partition("\n")[0])
+        last |= {"reason": values["reason"], "error": msgspec.json.decode(values["error"])}
+        last |= {"attempts_made": int(values.get("made", 0)), "attempts": header.get("a", 1)}
+    if "expires_at" in values:
+        last["expires_at"] = int(values["expires_at"])
+    return [(began, first)] if began else [], [(ended, last)] if ended else []
 
 
 def comparable(keys: dict[str, Key], tail: int = TAIL) -> dict[str, Key]:
@@ -230,10 +284,10 @@ def comparable(keys: dict[str, Key], tail: int = TAIL) -> dict[str, Key]:
         kind, _, job_id = name.partition(":")
         if kind == "state":
             values = dict(value)
-            recent = values.pop("recent", "").splitlines()
+            began, ended = _told_by(values, job_id, keys[f"job:{job_id}"][0])
             changed[name] = values, ends_at
-            if recent or f"log:{job_id}" in keys:
-                changed[f"log:{job_id}"] = _history(keys.get(f"log:{job_id}", (["0"], ends_at)), recent, tail)
+            if began or ended or f"log:{job_id}" in keys:
+                changed[f"log:{job_id}"] = _history(keys.get(f"log:{job_id}", (["0"], ends_at)), began, ended, tail)
         elif kind == "gone":
             changed[name] = msgspec.json.decode(value), ends_at
         elif kind == "answer" and value.startswith("["):
@@ -267,6 +321,12 @@ def _texts(counts: dict[str, int]) -> dict[str, str]:
     return {kind: str(count) for kind, count in counts.items()}
 
 
+def _numbers(counts: dict[str, int]) -> str | None:
+    """Packed counters, as they are read here; none before anything was counted."""
+    kinds, _ = record.counters()
+    return " ".join(str(counts.get(kind, 0)) for kind in kinds) if counts else None
+
+
 def _exact(number: float | None) -> str | None:
     """As the scripts write fractions."""
     return None if number is None else f"{number:.17g}"
@@ -280,6 +340,8 @@ def _list(entries: list[str]) -> list[str]:
 def _value(kind: str, value: Any) -> Value:
     if kind == "hash":
         return _pairs(value)
+    if kind == "record":
+        return _record(_pairs(value))
     if kind == "zset":
         return {member: float(score) for member, score in _pairs(value).items()}
     return value
@@ -287,3 +349,7 @@ def _value(kind: str, value: Any) -> Value:
 
 def _pairs(flat: list[str]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _record(values: dict[str, str]) -> dict[str, str]:
+    return values | {"state": record.states()[int(values.pop("code")) - 1]}

@@ -43,7 +43,7 @@ class Storing(Families):
             self.hold_key(job)
         self.journal.added(self.now, job)
         self.count("added")
-        return "added", JobState(job.state), self.now, job_id
+        return "added", JobState(job.state), self.now, ""
 
     def refuse(self, more: int, by_group: dict[str, int]) -> None:
         """Raise what an add without room for `more` jobs is refused with."""

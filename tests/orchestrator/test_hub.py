@@ -169,7 +169,7 @@ async def test_a_watcher_that_falls_behind_gets_what_it_has_room_for_and_is_told
 async def test_words_on_the_channel_that_nobody_understands_do_not_end_the_hub(hub: Hub, queue: Queue) -> None:
     scene = Scene(queue)
     async with hub.watch() as watch:
-        for words in (b"", b"x", b"1-1 {", b"\xff\xff", b'1-1 {"type":5}'):
+        for words in (b"", b"x", b"1-1\n{", b"\xff\xff", b'1-1\n{"type":5}', b"1-1\n\n"):
             await queue.client.publish(queue.keys.live, words)
         await scene.canceled("a")
         events = await Reader(watch).until("canceled")

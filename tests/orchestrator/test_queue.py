@@ -99,7 +99,7 @@ async def test_an_add_that_is_sent_again_after_its_job_came_and_went_adds_nothin
     await scene.end_retention("a", "completed")
     (again,) = await scene.scripts.add_jobs("token", [("a", header, b"1")])
     assert isinstance(first, Added)
-    assert again == ("added", JobState.COMPLETED, first.created_at, "a")
+    assert again == ("added", JobState.COMPLETED, first.created_at, "")
     assert await scene.scripts.get_counts() == dict.fromkeys(await scene.scripts.get_counts(), 0)
 
 
@@ -135,10 +135,10 @@ async def test_an_outbox_that_nobody_empties_refuses_adds_but_no_finish(
 
 
 async def test_data_of_another_major_version_are_refused_by_every_call(queue: Queue) -> None:
-    await queue.client.hset(queue.keys.meta, "layout", "4.0")
+    await queue.client.hset(queue.keys.meta, "layout", "99.0")
     before = await dump(queue.client, queue.keys.prefix)
     for call in (queue.add("paint"), queue.get_job("a"), queue.pause(), queue.cancel("a"), queue.get_counts()):
-        with pytest.raises(LayoutMismatch, match=r"3\.0"):
+        with pytest.raises(LayoutMismatch, match=r"99\.0"):
             await call
     assert await dump(queue.client, queue.keys.prefix) == before
 

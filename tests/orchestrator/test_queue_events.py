@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=Tru
 
 
 async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(scene: Scene) -> None:
-    live: list[bytes] = []
+    live: list[Event] = []
     async with scene.client.pubsub(ignore_subscribe_messages=True) as channel:
         await channel.subscribe(scene.queue.keys.live)
         claim = await scene.active("a", attempts=2, notify=("added", "active", "progress", "milestone", "completed"))
@@ -29,7 +29,8 @@ async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(sc
 
         async def all_came() -> bool:
             if message := await channel.get_message(timeout=0.1):
-                live.extend(message["data"].split(b"\n"))
+                last_id, _, lines = message["data"].partition(b"\n")
+                live.extend(Event.decode_together(last_id, lines))
             return len(live) == 6
 
         await wait_until(all_came)
@@ -37,7 +38,7 @@ async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(sc
     stream = await scene.queue.events_after("0-0")
     assert stream is not None
     assert types(history) == ["added", "active", "progress", "milestone", "completed"]
-    assert [Event.decode_entry(entry) for entry in live] == stream
+    assert live == stream
     assert [event for event in stream if event.job == "a"] == history
     assert stream[-1].type == "drained"
     entries = await scene.client.xrange(scene.queue.keys.outbox)
@@ -45,6 +46,14 @@ async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(sc
     assert outbox == history
     assert {fields[b"data"] for _, fields in entries} == {b'{"x":1}'}
     check_history(history)
+
+
+async def test_names_are_told_as_they_are_however_many_there_are(scene: Scene) -> None:
+    names = [f'no. {number} "\\ کار' for number in range(250)]
+    for name in names:
+        await scene.queue.add(name)
+    stream = await scene.queue.events_after("0-0", 1000)
+    assert [event.fields["name"] for event in stream or []] == names
 
 
 async def test_the_outbox_takes_what_was_asked_for_and_gives_up_what_was_acknowledged(scene: Scene) -> None:

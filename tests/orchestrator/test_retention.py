@@ -137,7 +137,7 @@ async def test_a_job_with_an_age_is_gone_in_time_although_no_other_ever_finishes
 
     await wait_until(is_gone, timeout_s=1 + 2 * remover.interval_s)
     found = await dump(scene.client, scene.prefix)
-    assert set(found) - {"marker", "totals", "totals:before"} == {"meta", "events", "gone:a"}
+    assert set(found) - {"marker", "totals:before"} == {"meta", "events", "gone:a"}
     assert (await scene.queue.get_counts())["completed"] == 0
 
 
@@ -145,5 +145,5 @@ async def test_the_files_of_an_obliterated_queue_are_still_to_be_deleted(scene: 
     claim = await scene.completed("a", has_files=True)
     epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
     await scene.scripts.obliterate(epoch, force=False, limit=10, closing_ms=60_000)
-    await scene.scripts.forget_keys(epoch, ["totals", "sweep", "meta"])
+    await scene.scripts.forget_keys(epoch, ["sweep", "meta"])
     assert await scene.scripts.get_due_files(10) == [f"a/1-{claim.lease}"]

@@ -11,6 +11,13 @@ async def _(scene: Scene) -> Call:
     return call("a", history=True)
 
 
+@scenario("get_job", "that was retried after it had completed")
+async def _(scene: Scene) -> Call:
+    await scene.completed("a")
+    await scene.scripts.reprocess_job("r", "a")
+    return call("a", history=True)
+
+
 @scenario("get_job", "that has only waited")
 async def _(scene: Scene) -> Call:
     await scene.add("a", delay_ms=10_000)

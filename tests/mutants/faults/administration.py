@@ -8,7 +8,7 @@ TESTS = (
     "tests/orchestrator/test_retention.py",
 )
 FAULTS = [
-    *faults_of("clean.lua", ("job.created_at <= tonumber(until_at)", "true", "young waiting jobs are cleaned")),
+    *faults_of("clean.lua", ("birth_of(job) <= tonumber(until_at)", "true", "young waiting jobs are cleaned")),
     *faults_of("drain.lua", ("ids_in(state, 0, limit)", "ids_in(state, 0, limit + 1)", "a step drains one job more")),
     *faults_of(
         "retry_jobs.lua",

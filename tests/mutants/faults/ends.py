@@ -53,8 +53,13 @@ FAULTS = [
     ),
     *faults_of(
         "includes/job_record.lua",
-        ("job.seq, job.run,", "job.seq, 1,", "a retried job is in its first run"),
-        ("text, 'KEEPTTL')", "text, 'XX')", "a record that ends by itself stays when it is written"),
+        ("job.run, #birth, birth)", "1, #birth, birth)", "a retried job is in its first run"),
+        ("packed(job), 'KEEPTTL')", "packed(job))", "a record that ends by itself stays when it is written"),
+        (
+            "    if unsaved[key] then\n        write_records()",
+            "    if unsaved[key] then",
+            "a call does not read what it wrote",
+        ),
         (" or header.dd or header.pa", " or header.pa", "an ended job holds its deduplication key"),
         ("header.g or header.ca or", "header.g or", "a completed job is kept for ever"),
     ),
@@ -78,20 +83,67 @@ FAULTS = [
     ),
     *faults_of(
         "includes/count_up.lua",
-        ("if total ~= before[kind] then", "if total == before[kind] then", "minutes count what did not grow"),
+        ("totals[kind] ~= before[kind]", "totals[kind] == before[kind]", "minutes count what did not grow"),
         ("if meta.minute ~= minute then", "if not meta.minute then", "all counts are of the first minute"),
-        ("int(total - (before[kind] or 0))", "int(total)", "a minute counts all the ones before it"),
+        ("int(totals[kind] - before[kind])", "int(totals[kind])", "a minute counts all the ones before it"),
     ),
     *faults_of(
-        "includes/job_record.lua",
-        ("job.seq > 1 and redis.call", "false and redis.call", "a retry is said to have waited since its add"),
-        ("'[^\\n]*$')", "'^[^\\n]*')", "the last but one of a job's events is taken for the newest"),
+        "includes/history.lua",
+        ("elseif job.seq > 1 then", "elseif false then", "a retry is said to have waited since its add"),
+        ("job.id, -1), '^[^ ]+')", "job.id, 0), '^[^ ]+')", "the first of the list is taken for a job's newest event"),
+        (
+            "    if job.began then\n",
+            "    if false then\n",
+            "what the record told of the start does not come into the list",
+        ),
+        (
+            "    if job.ended then\n",
+            "    if false then\n",
+            "what the record told of the end does not come into the list",
+        ),
+        ("    job.began, job.ended = nil, nil\n", "", "what is in the list is told by the record, too"),
     ),
     *faults_of(
         "includes/emit.lua",
-        ("recent .. '\\n' .. entry or entry", "entry or entry", "an event pushes another one out of the history"),
-        ("unpack(entries))", "entry)", "what stood in the record does not come into the list"),
-        ("        if #told.texts > 0 then", "        if false then", "the last events of a call are not in the stream"),
-        ("    job.recent = nil\n", "", "what is in the list stands in the record, too"),
+        ("if #told.texts > told.written then", "if false then", "the last events of a call are not in the stream"),
+        ("    told.written = #texts\n", "", "entries of the stream repeat what the ones before told"),
+        ("    if job.seq > 1 then\n", "    if false then\n", "each start is told as if it were the first"),
+    ),
+    *faults_of(
+        "includes/gather.lua",
+        (
+            "if coming and coming[set] or going and going[set] then",
+            "if going and going[set] then",
+            "who reads a set does not find what the call put there",
+        ),
+        (
+            "if coming and coming[set] or going and going[set] then",
+            "if coming and coming[set] then",
+            "who reads a set finds what the call took from it",
+        ),
+    ),
+    *faults_of(
+        "includes/read_meta.lua",
+        (
+            "redis.call('HSET', queue .. 'meta', unpack(flat))",
+            "local _ = queue",
+            "what a call notes of its queue is lost",
+        ),
+    ),
+    *faults_of(
+        "includes/new_jobs.lua",
+        ("jobs.are_new and not made_now[prefix .. job.id]", "jobs.are_new", "an id twice in a call makes two jobs"),
+    ),
+    *faults_of(
+        "includes/take_next.lua",
+        ("save_later(job, job.is_bare)", "save_later(job, true)", "a start forgets what only some jobs have"),
+    ),
+    *faults_of(
+        "includes/finish_job.lua",
+        ("job.is_bare and state == 'completed'", "job.is_bare", "a failed job forgets its error"),
+    ),
+    *faults_of(
+        "includes/store_job.lua",
+        ("header.ak or header.bk or header.ch", "header.ak or header.ch", "a job forgets that it may join a batch"),
     ),
 ]

@@ -60,7 +60,7 @@ FAULTS = [
             "each level wraps the error",
         ),
         (
-            "and redis.call('EXISTS', prefix .. 'state:' .. job.id) == 1",
+            "and has_record(job.id)",
             "",
             "a long result of a job that is gone is lost",
         ),
@@ -110,7 +110,7 @@ FAULTS = [
     *faults_of(
         "add_flow.lua",
         (
-            "if node.is_new and redis.call('EXISTS', prefix .. 'state:' .. node.id) == 1 then",
+            "if node.is_new and has_record(node.id) then",
             "if false then",
             "a flow takes a job that is there",
         ),

@@ -66,8 +66,8 @@ FAULTS = [
         ),
         ("'%016x'", "'%x'", "sequences are not compared as numbers of equal length"),
         (
-            "prefix .. 'wait', int(priority_of(job)), member",
-            "prefix .. 'wait', 0, member",
+            "enter_set('wait', priority_of(job), member)",
+            "enter_set('wait', 0, member)",
             "priorities do not count",
         ),
         ("    end\n    wake_worker()\nend", "    end\nend", "a new job wakes nobody"),

@@ -54,7 +54,7 @@ FAULTS = [
     *faults_of(
         "includes/store_job.lua",
         ("if gone and gone.token == token then", "if false then", "an add sent again after the removal adds again"),
-        ("if present.token == token then", "if present then", "two users of one id are both told that they made it"),
+        ("if made_by == token then", "if made_by then", "two users of one id are both told that they made it"),
     ),
     *faults_of("includes/end_record.lua", ("    set_tombstone(job, now)\n", "", "a removed job leaves no tombstone")),
     *faults_of(
@@ -78,8 +78,9 @@ FAULTS = [
         "add_jobs.lua",
         ("        or full\n", "", "a full outbox refuses no add"),
         (
-            "    return parent and refuse_stranger(parent, job.id)\n        or answer_before(job)\n        or full",
-            "    return full or parent and refuse_stranger(parent, job.id)\n        or answer_before(job)",
+            "    return parent and refuse_stranger(parent, job.id)\n        or answer_before(jobs, job)\n        or "
+            "full",
+            "    return full or parent and refuse_stranger(parent, job.id)\n        or answer_before(jobs, job)",
             "an add sent again to a queue that has filled up is refused",
         ),
         ("refuse_group(header.g, 1)", "full", "more jobs of a group wait than may"),
