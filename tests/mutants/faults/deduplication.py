@@ -21,7 +21,7 @@ FAULTS = [
         ("int(dd.t), 'XX')", "int(dd.t))", "a key that lasts as its job gets a time"),
         ("redis.call('PTTL', key) == -1 and ", "", "one is kept back for the end of a key that is not its job's"),
         ("(holder.state == 'active' or", "(holder.state or", "one is kept back while its holder only waits"),
-        ("answer(token, reply_to_add(", "(reply_to_add(", "an add sent again is deduplicated by another job"),
+        ("answer(token, reply_met(", "(reply_met(", "an add sent again is deduplicated by another job"),
         (
             "        redis.call('DEL', next_key)\n        take_out",
             "        take_out",

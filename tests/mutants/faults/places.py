@@ -43,7 +43,7 @@ FAULTS = [
         ("redis.call('ZREM', prefix .. 'deadlines', job.id)", "local _ = job", "a job that has started expires"),
         ("'ZPOPMIN'", "'ZPOPMAX'", "the last comes first"),
         ("#claims > 0 or slots == 0", "slots == 0", "wake-ups do not chain"),
-        ("next_due_ms(meta) or NEVER", "NEVER", "a worker sleeps over a delayed job"),
+        ("next_due_ms(meta, are_any_due) or NEVER", "NEVER", "a worker sleeps over a delayed job"),
     ),
     Mutant(
         "includes/take_next.lua",
