@@ -88,8 +88,7 @@ class Claiming(Choosing):
         job.lease_ends_at = self.now + lease_ms
         self.charge(job)
         self.count("started")
-        since = job.created_at if len(job.history) == 1 else job.history[-1].ms
-        self.count("wait_ms", max(self.now - since, 0))
+        self.count("wait_ms", max(self.now - job.waits_since, 0))
         self.tell(job, "active", prev="waiting", worker=worker)
 
     def promote_due(self, limit: int) -> int:

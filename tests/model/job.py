@@ -97,6 +97,11 @@ class ModelJob:
         return UNGROUPED if self.ungrouped else self.header.group
 
     @property
+    def waits_since(self) -> int:
+        """Its newest event: a clock that was set back makes the event `added` later than the job."""
+        return self.created_at if len(self.history) == 1 else self.history[-1].ms
+
+    @property
     def member(self) -> str:
         return f"{self.sequence:016x}:{self.id}"
 

@@ -63,4 +63,4 @@ class Observing(Steering):
         firsts: dict[int, ModelJob] = {}
         for job in jobs:
             firsts.setdefault(job.current_priority, job)
-        return max((max(self.now - job.history[-1].ms, 0) for job in [*firsts.values()][:PRIORITIES]), default=None)
+        return max((max(self.now - job.waits_since, 0) for job in [*firsts.values()][:PRIORITIES]), default=None)

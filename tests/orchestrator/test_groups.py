@@ -124,6 +124,16 @@ async def test_with_ageing_a_low_priority_does_not_starve(scene: Scene) -> None:
     assert await drain(scene) == ["low", "high"]
 
 
+async def test_a_job_without_a_group_that_shares_keeps_its_age_when_it_comes_back(scene: Scene) -> None:
+    await scene.queue.set_group_defaults(fair_ungrouped=True, ageing_ms=1000)
+    await scene.add("a")
+    entered_at = (await scene.record("a"))["entered_at"] - 5000
+    await scene.change_record("a", entered_at=entered_at)
+    (claim,) = (await scene.claim()).claims
+    assert await scene.finish(claim, "returned") == "waiting"
+    assert (await scene.record("a"))["entered_at"] == entered_at
+
+
 async def test_an_aged_job_that_comes_back_keeps_its_place(scene: Scene) -> None:
     await scene.queue.set_group_defaults(ageing_ms=1000)
     for number in range(3):

@@ -48,6 +48,18 @@ async def test_an_event_is_the_same_on_stream_history_live_channel_and_outbox(sc
     check_history(history)
 
 
+async def test_what_was_trimmed_is_not_covered_by_the_entry_after_it(scene: Scene) -> None:
+    await scene.queue.add_bulk([("paint",)] * 20)
+    entries = [entry_id.decode() for entry_id, _ in await scene.client.xrange(scene.queue.keys.events)]
+    events = await scene.queue.events_after("0-0")
+    assert events is not None
+    assert [len(entries), len(events)] == [4, 20]  # the first has an entry of its own, the others stand in eights
+    await scene.client.xtrim(scene.queue.keys.events, minid=entries[2], approximate=False)
+    assert entries[1] == events[8].id
+    assert await scene.queue.events_after(entries[1]) is None
+    assert await scene.queue.events_after(events[9].id) == events[10:]
+
+
 async def test_names_are_told_as_they_are_however_many_there_are(scene: Scene) -> None:
     names = [f'no. {number} "\\ کار' for number in range(250)]
     for name in names:
