@@ -31,7 +31,7 @@ local function is_whole()
     return known['entries-added'] == known['length']
 end
 
-local meta, refusal = read_meta()
+local epoch, refusal = read_field('epoch')
 if refusal then
     return refusal
 end
@@ -48,7 +48,8 @@ local function holds(entry, event_id)
 end
 
 local entries = redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count)
-if entries[1] and holds(entries[1], after) or (after == '0-0' or after == id_before_all(meta)) and is_whole() then
+local is_from_the_start = after == '0-0' or after == id_before_all({ epoch = epoch })
+if entries[1] and holds(entries[1], after) or is_from_the_start and is_whole() then
     return { '1', entries }
 end
 return { '0' }

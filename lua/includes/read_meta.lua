@@ -8,6 +8,19 @@ local function id_before_all(meta)
     return meta.epoch and string.format('%.0f-0', meta.epoch - 1) or '0-0'
 end
 
+local function refuse_layout(layout)
+    if layout and string.match(layout, '^%d+') ~= string.match(LAYOUT, '^%d+') then
+        return redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. layout
+            .. ', this version reads ' .. LAYOUT)
+    end
+end
+
+-- One field, for who needs no other: at half the price. Returns it, or nil and the error.
+local function read_field(name)
+    local values = redis.call('HMGET', prefix .. 'meta', 'layout', name)
+    return values[2] or nil, refuse_layout(values[1])
+end
+
 local read_metas = {}
 
 local function read_meta()
@@ -16,9 +29,9 @@ local function read_meta()
     for i = 1, #flat, 2 do
         meta[flat[i]] = flat[i + 1]
     end
-    if meta.layout and string.match(meta.layout, '^%d+') ~= string.match(LAYOUT, '^%d+') then
-        return nil, redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. meta.layout
-            .. ', this version reads ' .. LAYOUT)
+    local refusal = refuse_layout(meta.layout)
+    if refusal then
+        return nil, refusal
     end
     read_metas[prefix] = meta
     return meta, nil
