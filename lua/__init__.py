@@ -135,7 +135,7 @@ def _sources() -> str:
     """All that a library is made of, and how: reading it is much faster than making one."""
     folders = files(__name__), files(__name__).joinpath("includes")
     found = (entry for folder in folders for entry in folder.iterdir() if entry.name.endswith((".lua", "__init__.py")))
-    return "\0".join(entry.read_text("utf-8") for entry in sorted(found, key=lambda entry: entry.name))
+    return "\0".join(f"{entry.name}\0{entry.read_text('utf-8')}" for entry in sorted(found, key=lambda each: each.name))
 
 
 def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:

@@ -3,8 +3,8 @@
 -- packed number for each kind, since a command for each costs more than all else together. When another minute begins,
 -- what it grew by in the last one becomes `metrics:<minute>`, a hash.
 local KINDS = { 'added', 'started', 'completed', 'failed', 'canceled', 'retried', 'stalled', 'wait_ms', 'run_ms' }
-local FORMAT = '<I6I6I6I5I5I5I5I7I7' -- 52 bytes: with a text of more than 64 a hash takes twice as much
-local NONE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local FORMAT = '<I6I6I6I5I5I5I5I7I7'
+local BYTES = 52 -- of that: with a text of more than 64 a hash takes twice as much
 local MINUTE_MS = 60000
 local METRICS_MS = 604800000
 local counted = {} -- by queue: a script may work in several
@@ -18,9 +18,13 @@ local function count_up(kind, n)
     kinds[kind] = (kinds[kind] or 0) + (n or 1)
 end
 
+local function numbers_of(text)
+    return struct.unpack(FORMAT, text or string.rep('\0', BYTES))
+end
+
 -- Kind → number.
 local function unpack_counters(text)
-    local counters, numbers = {}, { struct.unpack(FORMAT, text or NONE) }
+    local counters, numbers = {}, { numbers_of(text) }
     for place, kind in ipairs(KINDS) do
         counters[kind] = numbers[place]
     end
@@ -61,8 +65,7 @@ local function flush_queue(meta, kinds)
     if meta.minute ~= minute then
         begin_minute(meta, minute)
     end
-    local added, started, completed, failed, canceled, retried, stalled, wait_ms, run_ms =
-        struct.unpack(FORMAT, meta.totals or NONE)
+    local added, started, completed, failed, canceled, retried, stalled, wait_ms, run_ms = numbers_of(meta.totals)
     set_meta('totals', struct.pack(FORMAT, added + (kinds.added or 0), started + (kinds.started or 0),
         completed + (kinds.completed or 0), failed + (kinds.failed or 0), canceled + (kinds.canceled or 0),
         retried + (kinds.retried or 0), stalled + (kinds.stalled or 0), wait_ms + (kinds.wait_ms or 0),

@@ -52,18 +52,14 @@ local function emit_queue_event(event_type, fields)
     return publish('{"type":"' .. event_type .. '","at":' .. int(now) .. fields .. '}')
 end
 
--- Whether the relay is to be told: the queue's subscriptions or the job itself ask for it.
-local function is_wanted(job, event_type)
-    local by_all = queue_meta().notify
-    if not (by_all or job.notify) then
-        return false
-    end
-    local wanted = ' ' .. (job.notify or '') .. ' ' .. (by_all or '') .. ' '
-    return string.find(wanted, ' ' .. event_type .. ' ', 1, true)
-end
-
+-- Where the queue's subscriptions or the job itself ask for it.
 local function tell_relay(job, event_type, event_id, text)
-    if not is_wanted(job, event_type) then
+    local by_job, by_all = job.notify, queue_meta().notify
+    if not (by_job or by_all) then
+        return
+    end
+    local wanted = ' ' .. (by_job or '') .. ' ' .. (by_all or '') .. ' '
+    if not string.find(wanted, ' ' .. event_type .. ' ', 1, true) then
         return
     end
     if event_type == 'progress' then
@@ -79,9 +75,7 @@ local function tell(job, event_type, fields)
     job.seq = job.seq + 1
     local text = event_text(job, event_type, now, job.seq, fields)
     local event_id = publish(text)
-    if job.notify or queue_meta().notify then
-        tell_relay(job, event_type, event_id, text)
-    end
+    tell_relay(job, event_type, event_id, text)
     return event_id, text
 end
 

@@ -28,21 +28,21 @@ local function leave_set(set, id)
     entries[#entries + 1] = id
 end
 
+local function write_gathered(command, gathered)
+    for queue, sets in pairs(gathered) do
+        for set, entries in pairs(sets) do
+            redis.call(command, queue .. set, unpack(entries))
+        end
+    end
+end
+
 local function write_sets()
     if next(leaving) then
-        for queue, sets in pairs(leaving) do
-            for set, ids in pairs(sets) do
-                redis.call('ZREM', queue .. set, unpack(ids))
-            end
-        end
+        write_gathered('ZREM', leaving)
         leaving = {}
     end
     if next(entering) then
-        for queue, sets in pairs(entering) do
-            for set, entries in pairs(sets) do
-                redis.call('ZADD', queue .. set, unpack(entries))
-            end
-        end
+        write_gathered('ZADD', entering)
         entering = {}
     end
 end

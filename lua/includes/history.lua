@@ -4,7 +4,6 @@
 local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
 local MAX_EVENT_RESULT = 2048
-
 local MOST_QUOTED = 100
 local QUOTES = {} -- events tell of the same few names
 local QUOTED = 0
@@ -22,10 +21,8 @@ local function quoted(text)
 end
 
 local function event_text(job, event_type, at, seq, fields)
-    local run, attempt = job.run, job.started or 0
-    return '{"type":"' .. event_type .. '","job":"' .. job.id .. '","at":' .. (WRITTEN_AS[at] or int(at)) .. ',"run":'
-        .. (WRITTEN_AS[run] or int(run)) .. ',"attempt":' .. (WRITTEN_AS[attempt] or int(attempt)) .. ',"seq":'
-        .. (WRITTEN_AS[seq] or int(seq)) .. fields .. '}'
+    return '{"type":"' .. event_type .. '","job":"' .. job.id .. '","at":' .. int(at) .. ',"run":' .. int(job.run)
+        .. ',"attempt":' .. int(job.started or 0) .. ',"seq":' .. int(seq) .. fields .. '}'
 end
 
 local function added_text(job, created_at)
@@ -38,7 +35,7 @@ local function added_text(job, created_at)
     end
     local first = { id = job.id, run = 1 }
     return event_text(first, 'added', created_at, 1,
-        fields .. ',"name":' .. (header.name or quoted(header.n)) .. ',"priority":' .. int(header.p or 0))
+        fields .. ',"name":' .. quoted(header.n) .. ',"priority":' .. int(header.p or 0))
 end
 
 local function start_fields(job)

@@ -119,6 +119,11 @@ local function birth_of(job)
     return created_at, int(ms) .. '-' .. int(number), token
 end
 
+-- The first of these as it is packed.
+local function packed_created_at(job)
+    return string.sub(job.born, 1, 6)
+end
+
 local function pack_birth(created_at, ms, number, token)
     return struct.pack(BORN, created_at, ms, number, token)
 end

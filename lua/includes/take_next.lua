@@ -12,7 +12,7 @@ end
 
 -- One text, since each part of an answer costs a server some 3,000 instructions; of what most jobs have alike, nothing.
 local function claim_reply(job)
-    local head = string.sub(job.born, 1, 6) .. job.id .. ' ' .. job.lease .. ' ' .. int(job.started_at)
+    local head = packed_created_at(job) .. job.id .. ' ' .. job.lease .. ' ' .. int(job.started_at)
     if job.run > 1 or job.started > 1 or job.made or job.stalled or job.priority then
         head = table.concat({ head, int(job.run), int(job.started), int(job.made or 0), int(job.stalled or 0),
             int(priority_of(job)) }, ' ')

@@ -11,9 +11,6 @@ from orchestrator.scripts.call import ScriptCaller
 MAX_ENTRIES = 128
 """Of the stream in a call."""
 
-MOST_TOGETHER = 8
-"""Events of an entry, as in lua/includes/emit.lua."""
-
 
 class Page(NamedTuple):
     """A page of jobs, and the queue's newest event id.
@@ -82,8 +79,8 @@ class ReadingScripts(ScriptCaller):
             if is_covered == b"0":
                 return found or None  # what was trimmed meanwhile is missed by the next call
             events = [event for entry_id, (_, lines) in rest[0] for event in events_of(entry_id, lines)]
-            known = [event_id for event_id, _ in events[:MOST_TOGETHER]]
-            found += events[known.index(after) + 1 if after in known else 0 :]
+            ids = [event_id for event_id, _ in events]
+            found += events[ids.index(after) + 1 if after in ids else 0 :]
             if len(rest[0]) < most or len(found) >= count:
                 return found[:count]
             after = found[-1][0]

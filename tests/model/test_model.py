@@ -38,8 +38,8 @@ ELSEWHERE = dict.fromkeys(
 
 _LARGE_TREES = "more than 500 jobs below one: tests/orchestrator/test_flows_steering.py"
 UNTRIED = {
-    "includes/history.lua:76 then": "a history of 4,200 events: tests/orchestrator/test_steps.py",
-    "includes/history.lua:15 then": "more than 100 names: tests/orchestrator/test_queue_events.py",
+    "includes/history.lua:73 then": "a history of 4,200 events: tests/orchestrator/test_steps.py",
+    "includes/history.lua:14 then": "more than 100 names: tests/orchestrator/test_queue_events.py",
     "includes/run_schedules.lua:12 then": "a user who may not ask for INFO: tests/orchestrator/test_schedules.py",
     "includes/link_child.lua:48 then": "5,000 children: tests/orchestrator/test_flows_children.py",
     "includes/descendants.lua:19 then": _LARGE_TREES,
