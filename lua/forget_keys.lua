@@ -14,7 +14,7 @@
 --   LAYOUT_MISMATCH
 -- Events
 --   none
--- include: read_meta, now
+-- include: read_meta, now, int
 local _, _ = KEYS[1], KEYS[2]
 local epoch, names = ARGV[1], { unpack(ARGV, 2) }
 
@@ -39,7 +39,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-if meta.epoch ~= epoch or tonumber(meta.closing_until or 0) <= now or has_jobs() then
+if int(meta.epoch) ~= epoch or tonumber(meta.closing_until or 0) <= now or has_jobs() then
     return -1
 end
 local deleted = 0

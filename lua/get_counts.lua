@@ -30,11 +30,11 @@ local function prioritized(key, held)
     return held == 0 and 0 or redis.call('ZCOUNT', prefix .. key, '1', '+inf')
 end
 
-local is_grouped, refusal = read_field('grouped')
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-local wait, grouped = size('wait'), is_grouped and size('grouped') or 0
+local wait, grouped = size('wait'), meta.grouped and size('grouped') or 0
 return {
     'waiting', wait + grouped,
     'prioritized', prioritized('wait', wait) + prioritized('grouped', grouped),

@@ -21,17 +21,11 @@ local after, count = ARGV[1], tonumber(ARGV[2])
 
 -- Nothing was ever trimmed of the stream of a queue whose first reader came before its first event.
 local function is_whole()
-    if redis.call('EXISTS', prefix .. 'events') == 0 then
-        return true
-    end
-    local info, known = redis.call('XINFO', 'STREAM', prefix .. 'events'), {}
-    for i = 1, #info, 2 do
-        known[info[i]] = info[i + 1]
-    end
-    return known['entries-added'] == known['length']
+    local info = stream_info()
+    return not info or info['entries-added'] == info['length']
 end
 
-local epoch, refusal = read_field('epoch')
+local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
@@ -48,7 +42,7 @@ local function holds(entry, event_id)
 end
 
 local entries = redis.call('XRANGE', prefix .. 'events', after, '+', 'COUNT', count)
-local is_from_the_start = after == '0-0' or after == id_before_all({ epoch = epoch })
+local is_from_the_start = after == '0-0' or after == id_before_all(meta)
 if entries[1] and holds(entries[1], after) or is_from_the_start and is_whole() then
     return { '1', entries }
 end

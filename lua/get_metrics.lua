@@ -31,13 +31,11 @@ end
 if start_minute < 1 then
     start_minute = math.max(end_minute + start_minute, 0)
 end
-local latest, grown = tonumber(meta.minute), 0
-if latest then
-    grown = (read_totals(meta)[kind] or 0) - (read_totals_before()[kind] or 0)
-end
+local before = read_totals_before()[kind]
+local grown = before and meta[kind] - before or 0
 local counts = {}
 for minute = start_minute, math.min(end_minute, start_minute + MOST - 1) do
     local n = tonumber(redis.call('HGET', prefix .. 'metrics:' .. int(minute), kind) or 0)
-    counts[#counts + 1] = int(minute == latest and n + grown or n)
+    counts[#counts + 1] = int(minute == meta.minute and n + grown or n)
 end
 return { int(start_minute), int(present), counts }

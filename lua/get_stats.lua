@@ -34,9 +34,9 @@ local function oldest_ms(key)
 end
 
 local function flat_totals(meta)
-    local flat, totals = {}, read_totals(meta)
-    for i, kind in ipairs(meta.totals and KINDS or {}) do
-        flat[2 * i - 1], flat[2 * i] = kind, int(totals[kind])
+    local flat = {}
+    for i, kind in ipairs(KINDS) do
+        flat[2 * i - 1], flat[2 * i] = kind, int(meta[kind])
     end
     return flat
 end

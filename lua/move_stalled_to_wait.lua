@@ -24,7 +24,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-if not meta.layout then
+if meta.epoch == 0 then
     return 0
 end
 local recovered = recover_stalled(meta, lease_ms, interval_ms, limit)

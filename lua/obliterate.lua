@@ -44,8 +44,8 @@ local function close(meta)
     if not meta.paused then
         emit_queue_event('paused', '')
     end
-    meta.paused, meta.closing_until = '1', int(now + closing_ms)
-    redis.call('HSET', prefix .. 'meta', 'paused', meta.paused, 'closing_until', meta.closing_until)
+    set_meta('paused', '1')
+    set_meta('closing_until', int(now + closing_ms))
     redis.call('DEL', prefix .. 'marker')
 end
 
@@ -53,7 +53,7 @@ local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
-if meta.epoch ~= epoch then
+if int(meta.epoch) ~= epoch then
     return 0
 end
 local running = redis.call('ZCARD', prefix .. 'active')

@@ -30,12 +30,11 @@ if paused == (meta.paused ~= nil) then
 end
 open_queue(meta)
 if paused then
-    redis.call('HSET', prefix .. 'meta', 'paused', '1')
+    set_meta('paused', '1')
     redis.call('DEL', prefix .. 'marker')
     emit_queue_event('paused', '')
 else
-    meta.paused = nil
-    redis.call('HDEL', prefix .. 'meta', 'paused')
+    set_meta('paused', nil)
     wake_worker()
     emit_queue_event('resumed', '')
 end

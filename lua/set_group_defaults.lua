@@ -28,13 +28,7 @@ if before then
 end
 open_queue(meta)
 for name, value in pairs(changes) do
-    if value == 0 then
-        meta[name] = nil
-        redis.call('HDEL', prefix .. 'meta', name)
-    else
-        meta[name] = int(value)
-        redis.call('HSET', prefix .. 'meta', name, meta[name])
-    end
+    set_meta(name, value ~= 0 and int(value) or nil)
 end
 -- Held groups may be free now: all are looked at again, some with each claim.
 if redis.call('EXISTS', prefix .. 'groups:held') == 1 then

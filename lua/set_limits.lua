@@ -22,14 +22,6 @@ local _, _ = KEYS[1], KEYS[2]
 local token, concurrency, rate_max, rate_ms, limited_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local max_waiting = ARGV[6]
 
-local function set(field, value, is_set)
-    if is_set then
-        redis.call('HSET', prefix .. 'meta', field, value)
-    else
-        redis.call('HDEL', prefix .. 'meta', field)
-    end
-end
-
 local meta, refusal = read_meta()
 if refusal then
     return refusal
@@ -40,17 +32,17 @@ if before then
 end
 open_queue(meta)
 if concurrency ~= '' then
-    set('concurrency', concurrency, concurrency ~= '0')
+    set_meta('concurrency', concurrency ~= '0' and concurrency or nil)
 end
 if rate_max ~= '' then
-    set('rate_max', rate_max, rate_max ~= '0')
-    set('rate_ms', rate_ms, rate_max ~= '0')
+    set_meta('rate_max', rate_max ~= '0' and rate_max or nil)
+    set_meta('rate_ms', rate_max ~= '0' and rate_ms or nil)
 end
 if limited_ms ~= '' then
-    set('limited_until', int(now + tonumber(limited_ms)), limited_ms ~= '0')
+    set_meta('limited_until', limited_ms ~= '0' and int(now + tonumber(limited_ms)) or nil)
 end
 if max_waiting ~= '' then
-    set('max_waiting', max_waiting, max_waiting ~= '0')
+    set_meta('max_waiting', max_waiting ~= '0' and max_waiting or nil)
 end
 wake_worker()
 return answer(token, 'OK')

@@ -26,9 +26,5 @@ if before then
     return before
 end
 open_queue(meta)
-if enabled then
-    redis.call('HDEL', prefix .. 'meta', 'metrics')
-else
-    redis.call('HSET', prefix .. 'meta', 'metrics', 'off')
-end
+set_meta('metrics', not enabled and 'off' or nil)
 return answer(token, 'OK')

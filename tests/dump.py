@@ -32,9 +32,8 @@ def _leave_out_times(found: Dump) -> None:
     """What tells the time: sums of milliseconds, and in which minute they were counted."""
     for name in [name for name in found if name.startswith("metrics:") or name == "totals:before"]:
         del found[name]
-    if "meta" in found:
-        found["meta"].pop("minute", None)
-        found["meta"].pop("totals", None)
+    for name in ("minute", "wait_ms", "run_ms", "event_ms", "event_number"):
+        found.get("meta", {}).pop(name, None)
 
 
 def timeless(value: Any) -> str:
@@ -62,12 +61,12 @@ async def _value(client: Any, key: bytes, name: str) -> Any:
             value = await client.get(key)
             if value is None:  # it has ended since it was found
                 return None
+            if name == "meta":
+                return record.unpack_meta(value)
             return _record(value) if name.startswith("state:") else _text(value)
         case "hash":
             fields = await client.hgetall(key)
-            texts = {_text(name): _text(value) for name, value in sorted(fields.items())}
-            totals = record.unpack_counters(fields.get(b"totals"))
-            return texts | {kind: str(total) for kind, total in totals.items() if not kind.endswith("_ms")}
+            return {_text(name): _text(value) for name, value in sorted(fields.items())}
         case "zset":
             members = await client.zrange(key, 0, -1, withscores=True)
             return [(_text(member), int(score)) for member, score in members]

@@ -1,4 +1,4 @@
-"""The packed record of a job, as lua/includes/job_record.lua writes it, and the counters, as count_up.lua does."""
+"""The packed records of jobs and queues, as lua/includes/job_record.lua and read_meta.lua write them."""
 
 import re
 from functools import cache
@@ -99,6 +99,15 @@ def pack(record: dict[str, Any]) -> bytes:
 
 
 @cache
+def meta_part() -> Part:
+    """What the record of every queue has, as lua/includes/read_meta.lua packs it."""
+    text = (INCLUDES / "read_meta.lua").read_text()
+    names, packing = re.search(r"local (major, [\w,\s]+), rest =", text), re.search(r"local HEAD = '(.+)'", text)
+    assert names
+    assert packing
+    return Part(tuple(re.findall(r"\w+", names[1])), packing[1])
+
+
 def counters() -> tuple[list[str], str]:
     """The kinds of what is counted, in their order, and how they are packed."""
     text = (INCLUDES / "count_up.lua").read_text()
@@ -108,13 +117,46 @@ def counters() -> tuple[list[str], str]:
     return re.findall(r"'(\w+)'", kinds[1]), packing[1]
 
 
-def unpack_counters(packed: bytes | None) -> dict[str, int]:
-    """Kind → number."""
-    found, (kinds, packing) = {}, counters()
-    for kind, size in zip(kinds, map(int, re.findall(r"I(\d)", packing)), strict=True):
-        if packed:
-            found[kind], packed = int.from_bytes(packed[:size], "little"), packed[size:]
-    return found
+def unpack_meta(packed: bytes | None) -> dict[str, str]:
+    """Name → text of what the record of a queue has; of its numbers those that are not 0."""
+    if packed is None:
+        return {}
+    values: dict[str, Any] = {}
+    part = meta_part()
+    for name, size in zip(part.names, part.sizes(), strict=True):
+        values[name], packed = int.from_bytes(packed[:size], "little"), packed[size:]
+    layout = f"{values.pop('major')}.{values.pop('minor')}"
+    values = {name: str(value) for name, value in values.items() if value}
+    return {"layout": layout} | values | (msgspec.msgpack.decode(packed) if packed else {})
+
+
+def pack_meta(meta: dict[str, str]) -> bytes:
+    """The opposite."""
+    part = meta_part()
+    texts = dict(meta)
+    texts["major"], texts["minor"] = texts.pop("layout", layout()).split(".")
+    numbers = [int(texts.pop(name, 0)) for name in part.names]
+    packed = b"".join(number.to_bytes(size, "little") for number, size in zip(numbers, part.sizes(), strict=True))
+    return packed + (msgspec.msgpack.encode(texts) if texts else b"")
+
+
+async def change_meta(client: Any, key: str, **changed: Any) -> None:
+    """Change it by hand; None takes something away."""
+    await client.set(key, pack_meta(changed_meta(await client.get(key), **changed)))
+
+
+def changed_meta(packed: bytes | None, **changed: Any) -> dict[str, str]:
+    """The same without a server."""
+    merged = unpack_meta(packed) | changed
+    return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+@cache
+def layout() -> str:
+    """Of the data, as this version writes them."""
+    found = re.search(r"^local LAYOUT = '(.+)'$", (INCLUDES / "read_meta.lua").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def _common() -> list[str]:

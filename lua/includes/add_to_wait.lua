@@ -11,26 +11,10 @@ local function id_of(member)
     return string.sub(member, 18)
 end
 
-local sequences = {} -- by queue, as far as the call has counted
-local is_woken = {} -- by queue: once is enough for all jobs of a call
-
-local function newest_sequence()
-    return sequences[prefix] or tonumber(queue_meta().sequence or 0)
-end
-
-local function note_sequences()
-    local home = prefix
-    for queue, sequence in pairs(sequences) do
-        prefix = queue
-        set_meta('sequence', int(sequence))
-    end
-    prefix, sequences, is_woken = home, {}, {}
-end
-AT_END.add_to_wait = note_sequences
-
 local function new_sequence(job)
-    local header, count = header_of(job), newest_sequence() + 1
-    sequences[prefix] = count
+    local header, meta = header_of(job), queue_meta()
+    local count = meta.sequence + 1
+    meta.sequence, meta.is_changed = count, true
     job.sequence = header.l and MIDDLE - count or MIDDLE + count
     if header.g or header.bk then
         job.entered_at = now
@@ -38,10 +22,11 @@ local function new_sequence(job)
 end
 
 local function wake_worker()
-    if not is_woken[prefix] and not queue_meta().paused then
+    local meta = queue_meta()
+    if not meta.is_woken and not meta.paused then
         redis.call('ZADD', prefix .. 'marker', 0, '0')
     end
-    is_woken[prefix] = true
+    meta.is_woken = true -- once is enough for all jobs of a call
 end
 
 local function add_to_wait(job)

@@ -141,7 +141,7 @@ local function leaves_wake_up(worker, ready_ms)
     if not ready_ms or ready_ms == 0 then
         return false
     end
-    local key, newest = prefix .. 'lingered:' .. worker, int(newest_sequence())
+    local key, newest = prefix .. 'lingered:' .. worker, int(queue_meta().sequence)
     if redis.call('GET', key) == newest then
         return false
     end

@@ -8,30 +8,37 @@ local untold = {} -- by queue: a call's events, told at its end
 
 -- Those that are not in the stream yet, as one entry; its id is that of its last event.
 local function write_entry(queue, told)
-    local texts = told.texts
+    local texts, key = told.texts, queue .. 'events'
     local most = #texts - told.written == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
-    redis.call('XADD', queue .. 'events', 'MAXLEN', '~', most, int(told.ms) .. '-' .. int(told.number), 'e',
-        table.concat(texts, '\n', told.written + 1))
+    local text = table.concat(texts, '\n', told.written + 1)
+    local reply = redis.pcall('XADD', key, 'MAXLEN', '~', most, told.id, 'e', text)
+    if type(reply) == 'table' and reply.err then -- somebody else wrote to the stream, with a later id
+        redis.call('XADD', key, 'MAXLEN', '~', most, '*', 'e', text)
+    end
     told.written = #texts
 end
 
--- A call's first event gets its id from the server, the others count on from there, since nothing comes in between.
+-- Ids are counted in `meta` as the server counts them: by its clock, which here never goes back.
 -- Returns the id, and its two numbers.
 local function publish(text)
-    local told = untold[prefix]
+    local meta, told = queue_meta(), untold[prefix]
+    local ms, number = now, 0
+    if meta.event_ms >= now then
+        ms, number = meta.event_ms, meta.event_number + 1
+    end
+    meta.event_ms, meta.event_number, meta.is_changed = ms, number, true
+    local id = int(ms) .. '-' .. int(number)
     if not told then
-        local event_id = redis.call('XADD', prefix .. 'events', 'MAXLEN', '~', MAX_ENTRIES, '*', 'e', text)
-        local ms, number = string.match(event_id, '^(%d+)%-(%d+)$')
-        ms, number = tonumber(ms), tonumber(number)
-        untold[prefix] = { ms = ms, number = number, texts = { text }, written = 1 }
-        return event_id, ms, number
+        told = { id = id, texts = { text }, written = 0 }
+        untold[prefix] = told
+        return id, ms, number
     end
     local count = #told.texts + 1
-    told.number, told.texts[count] = told.number + 1, text
+    told.id, told.texts[count] = id, text
     if count - told.written == MOST_TOGETHER then
         write_entry(prefix, told)
     end
-    return int(told.ms) .. '-' .. int(told.number), told.ms, told.number
+    return id, ms, number
 end
 
 -- The channel gets them in one message, which reads like an entry: the last one's id, and a line for each.
@@ -40,8 +47,7 @@ local function tell_watchers()
         if #told.texts > told.written then
             write_entry(queue, told)
         end
-        redis.call('PUBLISH', queue .. 'live', int(told.ms) .. '-' .. int(told.number) .. '\n'
-            .. table.concat(told.texts, '\n'))
+        redis.call('PUBLISH', queue .. 'live', told.id .. '\n' .. table.concat(told.texts, '\n'))
     end
     untold = {}
 end

@@ -50,7 +50,7 @@ local function tombstone_of(id)
 end
 
 local function end_record(job)
-    write_records()
+    write_texts()
     options_of(job) -- read while they are there: they say whom the end concerns
     local files = files_of(job)
     if files then

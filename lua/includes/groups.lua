@@ -113,10 +113,8 @@ end
 
 -- A job of the group starts.
 local function charge(group, job)
-    local meta = queue_meta()
     if group.tag > virtual_time() then
-        meta.vtime = exact(group.tag)
-        redis.call('HSET', prefix .. 'meta', 'vtime', meta.vtime)
+        set_meta('vtime', exact(group.tag))
     end
     group.tag = math.max(group.tag, virtual_time()) + cost_of(job) / (group.weight or 1)
     group.active = group.active + 1
@@ -137,8 +135,7 @@ local function correct(group, job)
     end
     local measured = math.max(math.min(took_ms / pace, cost * MOST_CORRECTION), cost / MOST_CORRECTION)
     group.tag = math.max(group.tag + (measured - cost) / (group.weight or 1), virtual_time())
-    meta.pace = exact(0.9 * pace + 0.1 * took_ms / cost)
-    redis.call('HSET', prefix .. 'meta', 'pace', meta.pace)
+    set_meta('pace', exact(0.9 * pace + 0.1 * took_ms / cost))
 end
 
 -- An attempt at a job of the group has ended.
@@ -163,10 +160,8 @@ end
 
 -- From now on the scripts have to look at groups.
 local function note_groups()
-    local meta = queue_meta()
-    if not meta.grouped then
-        meta.grouped = '1'
-        redis.call('HSET', prefix .. 'meta', 'grouped', '1')
+    if not queue_meta().grouped then
+        set_meta('grouped', '1')
     end
 end
 

@@ -1,4 +1,4 @@
--- include: prefix, int
+-- include: prefix, int, save
 -- The mutable record of a job: read whole, changed as a table, written whole. It is packed: what every job has (HEAD);
 -- of one that has started or ended, its newest attempt (ATTEMPT), and how it ended (END); then, where there is any, a
 -- MessagePack map of what only some have. 0 and '' = nothing; a length stands before texts that others than we write.
@@ -19,24 +19,6 @@ local RARE = {
 }
 
 local NOTHING = {}
-
--- Keys and texts that a call writes at its end, in one command: half as dear as one for each. Whoever looks at such a
--- key otherwise than by `load_job` has them written before.
-local unsaved = {}
-
-local function write_records()
-    if not next(unsaved) then
-        return
-    end
-    local flat = {}
-    for key, text in pairs(unsaved) do
-        local at = #flat
-        flat[at + 1], flat[at + 2] = key, text
-    end
-    redis.call('MSET', unpack(flat))
-    unsaved = {}
-end
-AT_END.job_record = write_records
 
 local function read_attempt(job, text, from)
     local started, made, started_at, lease, began, worker, rest = struct.unpack(ATTEMPT, text, from)
@@ -79,7 +61,7 @@ end
 local function load_job(id)
     local key = prefix .. 'state:' .. id
     if unsaved[key] then
-        write_records()
+        write_texts()
     end
     local text = redis.call('GET', key)
     return text and read_record(id, text) or nil
@@ -94,7 +76,7 @@ local function load_whole_jobs(ids)
         is_unsaved = is_unsaved or unsaved[key]
     end
     if is_unsaved then
-        write_records()
+        write_texts()
     end
     local texts = #keys > 0 and redis.call('MGET', unpack(keys)) or {}
     for i, id in ipairs(ids) do
@@ -169,7 +151,7 @@ local function save_later(job, is_bare)
 end
 
 local function has_record(id)
-    write_records()
+    write_texts()
     return redis.call('EXISTS', prefix .. 'state:' .. id) == 1
 end
 

@@ -10,7 +10,7 @@ end
 
 -- The header of a job as JSON; nil when there is no such job.
 local function stored_header(id)
-    write_records()
+    write_texts()
     local stored = redis.call('GET', prefix .. 'job:' .. id)
     return stored and string.match(stored, '^[^\n]*') or nil
 end

@@ -1,8 +1,7 @@
--- include: read_meta, now, int
--- Writes the queue's record at its first use; `epoch` is when this life of the queue began.
+-- include: read_meta, now
+-- `epoch` is when this life of the queue began: with its first job or setting.
 local function open_queue(meta)
-    if not meta.layout then
-        meta.layout, meta.epoch = LAYOUT, int(now)
-        redis.call('HSET', prefix .. 'meta', 'layout', meta.layout, 'epoch', meta.epoch)
+    if meta.epoch == 0 then
+        meta.epoch, meta.is_changed = now, true
     end
 end

@@ -1,67 +1,115 @@
--- include: prefix
--- The queue's own record. Returns it, or nil and the error to answer with.
-local LAYOUT = '4.0'
+-- include: prefix, save
+-- The queue's own record, packed like a job's: the numbers that every queue has (HEAD), then a MessagePack map of texts
+-- that only some have. 0 = nothing. It is written at the call's end where it `is_changed`.
+-- This is the only place that knows how.
+local LAYOUT = '5.0'
+local MAJOR, MINOR = 5, 0
+local HEAD = '<BBI6I7I6I6I6I4I5I6I6I6I5I5I5I5I7I7'
+local IS_NO_TEXT = {
+    major = true, minor = true, epoch = true, sequence = true, looked_at = true, grace_until = true, event_ms = true,
+    event_number = true, minute = true, added = true, started = true, completed = true, failed = true, canceled = true,
+    retried = true, stalled = true, wait_ms = true, run_ms = true,
+    has_texts = true, is_changed = true, is_woken = true, -- of a call
+}
 
--- An id before all events of this life of the queue, for readers who come before the first one: that may get the very
--- millisecond of the epoch.
-local function id_before_all(meta)
-    return meta.epoch and string.format('%.0f-0', meta.epoch - 1) or '0-0'
+local function unpack_meta(text)
+    local major, minor, epoch, sequence, looked_at, grace_until, event_ms, event_number, minute, added, started,
+        completed, failed, canceled, retried, stalled, wait_ms, run_ms, rest = struct.unpack(HEAD, text)
+    local meta = {
+        major = major, minor = minor, epoch = epoch, sequence = sequence, looked_at = looked_at,
+        grace_until = grace_until, event_ms = event_ms, event_number = event_number, minute = minute, added = added,
+        started = started, completed = completed, failed = failed, canceled = canceled, retried = retried,
+        stalled = stalled, wait_ms = wait_ms, run_ms = run_ms,
+        has_texts = rest <= #text, is_changed = false, is_woken = false,
+    }
+    if meta.has_texts then
+        for name, value in pairs(cmsgpack.unpack(string.sub(text, rest))) do
+            meta[name] = value
+        end
+    end
+    return meta
+end
+
+local function pack_meta(meta)
+    local text = struct.pack(HEAD, meta.major, meta.minor, meta.epoch, meta.sequence, meta.looked_at, meta.grace_until,
+        meta.event_ms, meta.event_number, meta.minute, meta.added, meta.started, meta.completed, meta.failed,
+        meta.canceled, meta.retried, meta.stalled, meta.wait_ms, meta.run_ms)
+    if not meta.has_texts then
+        return text
+    end
+    local texts = {}
+    for name, value in pairs(meta) do
+        if not IS_NO_TEXT[name] then
+            texts[name] = value
+        end
+    end
+    return next(texts) and text .. cmsgpack.pack(texts) or text
+end
+
+-- What XINFO tells of the stream of events: name → value; nil where there is none.
+local function stream_info()
+    if redis.call('EXISTS', prefix .. 'events') == 0 then
+        return nil
+    end
+    local flat, info = redis.call('XINFO', 'STREAM', prefix .. 'events'), {}
+    for i = 1, #flat, 2 do
+        info[flat[i]] = flat[i + 1]
+    end
+    return info
+end
+
+-- Event ids go on where those of an earlier life ended, if its stream is still there.
+local function new_meta()
+    local info = stream_info()
+    local ms, number = string.match(info and info['last-generated-id'] or '0-0', '^(%d+)%-(%d+)$')
+    return unpack_meta(struct.pack(HEAD, MAJOR, MINOR, 0, 0, 0, 0, tonumber(ms), tonumber(number),
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 end
 
 local function refuse_layout(layout)
-    if layout and string.match(layout, '^%d+') ~= string.match(LAYOUT, '^%d+') then
-        return redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. layout
-            .. ', this version reads ' .. LAYOUT)
-    end
+    return redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. layout .. ', this version reads ' .. LAYOUT)
 end
 
--- One field, for who needs no other: at half the price. Returns it, or nil and the error.
-local function read_field(name)
-    local values = redis.call('HMGET', prefix .. 'meta', 'layout', name)
-    return values[2] or nil, refuse_layout(values[1])
-end
+local read_metas = {} -- by queue
 
-local read_metas = {}
-
+-- Returns the record, or nil and the error to answer with.
 local function read_meta()
-    local flat = redis.call('HGETALL', prefix .. 'meta')
-    local meta = {}
-    for i = 1, #flat, 2 do
-        meta[flat[i]] = flat[i + 1]
+    local key = prefix .. 'meta'
+    local text = redis.call('MGET', key)[1] -- nothing, and no error, where layouts before 5 have a hash
+    if not text and redis.call('EXISTS', key) == 1 then
+        return nil, refuse_layout(redis.call('HGET', key, 'layout') or '?')
     end
-    local refusal = refuse_layout(meta.layout)
-    if refusal then
-        return nil, refusal
+    local meta = text and unpack_meta(text) or new_meta()
+    if meta.major ~= MAJOR then
+        return nil, refuse_layout(string.format('%d.%d', meta.major, meta.minor))
     end
     read_metas[prefix] = meta
     return meta, nil
 end
 
--- The record that `read_meta` has read, for includes; who changes the stored one changes it too.
+-- What `read_meta` has read, for includes.
 local function queue_meta()
     return read_metas[prefix]
 end
 
-local meta_changes = {} -- by queue: fields that a call writes at its end, in one command
-
-local function set_meta(field, text)
-    local fields = meta_changes[prefix]
-    if not fields then
-        fields = {}
-        meta_changes[prefix] = fields
-    end
-    fields[field], queue_meta()[field] = text, text
+-- Sets one of the texts; nil takes it away.
+local function set_meta(name, text)
+    local meta = read_metas[prefix]
+    meta[name], meta.has_texts, meta.is_changed = text, true, true
 end
 
 local function write_metas()
-    for queue, fields in pairs(meta_changes) do
-        local flat = {}
-        for field, text in pairs(fields) do
-            local at = #flat
-            flat[at + 1], flat[at + 2] = field, text
+    for queue, meta in pairs(read_metas) do
+        if meta.is_changed then
+            unsaved[queue .. 'meta'] = pack_meta(meta)
         end
-        redis.call('HSET', queue .. 'meta', unpack(flat))
     end
-    read_metas, meta_changes = {}, {}
+    read_metas = {}
 end
 AT_END.read_meta = write_metas
+
+-- An id before all events of this life of the queue, for readers who come before the first one: that may get the very
+-- millisecond of the epoch.
+local function id_before_all(meta)
+    return meta.epoch > 0 and string.format('%.0f-0', meta.epoch - 1) or '0-0'
+end

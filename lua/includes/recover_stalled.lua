@@ -3,17 +3,16 @@
 -- A gap in these looks means the server, or all of us, were away: then everyone gets one lease of grace.
 
 local function is_grace(meta, lease_ms, interval_ms)
-    local looked_at = tonumber(meta.looked_at or 0)
+    local looked_at = meta.looked_at
     if looked_at > 0 and now - looked_at > math.max(lease_ms / 4, 3 * interval_ms) then
-        meta.grace_until = int(now + lease_ms)
-        redis.call('HSET', prefix .. 'meta', 'grace_until', meta.grace_until)
+        meta.grace_until, meta.is_changed = now + lease_ms, true
     end
     if math.abs(now - looked_at) >= interval_ms / 2 then
-        redis.call('HSET', prefix .. 'meta', 'looked_at', int(now))
+        meta.looked_at, meta.is_changed = now, true
     end
-    local left = tonumber(meta.grace_until or 0) - now
+    local left = meta.grace_until - now
     if left > lease_ms then -- of a caller with longer leases, or from before the clock was set back
-        redis.call('HSET', prefix .. 'meta', 'grace_until', int(now + lease_ms))
+        meta.grace_until, meta.is_changed = now + lease_ms, true
     end
     return left > 0
 end

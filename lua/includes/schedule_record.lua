@@ -100,11 +100,9 @@ local function note_first_slot(meta, not_before)
     local first = redis.call('ZRANGE', prefix .. 'schedules', 0, 0, 'WITHSCORES')
     local at = tonumber(first[2] or NEVER)
     if at < NEVER then
-        meta.schedule_at = int(math.max(at, not_before or 0))
-        redis.call('HSET', prefix .. 'meta', 'schedule_at', meta.schedule_at)
+        set_meta('schedule_at', int(math.max(at, not_before or 0)))
     elseif meta.schedule_at then
-        meta.schedule_at = nil
-        redis.call('HDEL', prefix .. 'meta', 'schedule_at')
+        set_meta('schedule_at', nil)
     end
 end
 

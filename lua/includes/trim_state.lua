@@ -37,12 +37,12 @@ local function older_than(state, first)
 end
 
 local function leave_rest_to_duty(state, excess)
-    local before = redis.call('HGET', prefix .. 'meta', 'trim_' .. state)
+    local before = queue_meta()['trim_' .. state]
     if before and older_than(state, before) >= excess then
         return -- that leaves fewer
     end
     local first = redis.call('ZRANGE', prefix .. state, excess, excess, 'WITHSCORES')
-    redis.call('HSET', prefix .. 'meta', 'trim_' .. state, int(tonumber(first[2])) .. ' ' .. first[1])
+    set_meta('trim_' .. state, int(tonumber(first[2])) .. ' ' .. first[1])
 end
 
 local function trim_to_count(state, count)
@@ -66,7 +66,7 @@ local function trim_rest(meta, state, limit)
     end
     local excess = older_than(state, first)
     if excess <= limit then
-        redis.call('HDEL', prefix .. 'meta', 'trim_' .. state)
+        set_meta('trim_' .. state, nil)
     end
     end_oldest(state, excess, math.min(excess, limit))
     return math.min(excess, limit)

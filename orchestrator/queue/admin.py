@@ -18,8 +18,8 @@ class Admin(QueueConnection):
 
     async def is_paused(self) -> bool:
         """Whether the queue is paused."""
-        paused = await self.scripts.retrying("HGET", lambda: self.client.hget(self.keys.meta, "paused"))
-        return paused is not None
+        (paused,) = await self.scripts.get_meta("paused")
+        return paused != ""
 
     async def set_global_concurrency(self, concurrency: int) -> None:
         """At most so many jobs run at once, over all workers; 0 lifts the limit."""

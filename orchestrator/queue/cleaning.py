@@ -132,8 +132,8 @@ class Cleaning(Reading):
         return await self.scripts.remove_deduplication_key(new_token(), deduplication_id, owner)
 
     async def _epoch(self) -> str | None:
-        epoch = await self.scripts.retrying("HGET", lambda: self.client.hget(self.keys.meta, "epoch"))
-        return None if epoch is None else epoch.decode()
+        (epoch,) = await self.scripts.get_meta("epoch")
+        return epoch if epoch != "0" else None
 
     async def _remove_files(self, storage: Storage) -> None:
         while paths := await self.scripts.get_due_files(CHUNK):

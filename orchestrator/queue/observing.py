@@ -60,11 +60,10 @@ class Observing(Reading):
 
     async def get_meta(self) -> QueueMeta:
         """How the queue is set. Source: BullMQ's getMeta."""
-        names = ("paused", "concurrency", "rate_max", "rate_ms", "limited_until", "metrics")
-        values = await self.scripts.retrying("HMGET", lambda: self.client.hmget(self.keys.meta, names))
-        paused, concurrency, rate_max, rate_ms, limited_until, metrics = values
-        numbers = [None if value is None else int(value) for value in (concurrency, rate_max, rate_ms, limited_until)]
-        return QueueMeta(paused is not None, numbers[0], numbers[1], numbers[2], numbers[3], metrics != b"off")
+        names = "paused", "metrics", "concurrency", "rate_max", "rate_ms", "limited_until"
+        paused, metrics, *limits = await self.scripts.get_meta(*names)
+        concurrency, rate_max, rate_ms, limited_until = (int(limit) if limit else None for limit in limits)
+        return QueueMeta(paused != "", concurrency, rate_max, rate_ms, limited_until, metrics != "off")
 
     async def get_workers(self, start: int = 0, count: int = MAX_PAGE) -> list[WorkerInfo]:
         """A page of the workers heard of within the last 15 s."""

@@ -66,6 +66,10 @@ class ReadingScripts(ScriptCaller):
         flat = await self._run("get_counts")
         return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
 
+    async def get_meta(self, *names: str) -> list[str]:
+        """Of the queue's record what has these names; empty where there is nothing."""
+        return [text.decode() for text in await self._run("get_meta", *names)]
+
     async def get_limits(self) -> Limits:
         """The queue's limits."""
         return Limits(*map(int, await self._run("get_limits")))

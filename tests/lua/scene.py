@@ -103,7 +103,15 @@ class Scene:
 
     async def pass_minute(self) -> None:
         """What was counted so far was counted a minute ago."""
-        await self.client.hincrby(f"{self.prefix}meta", "minute", -1)
+        await self.change_meta(minute=int((await self.meta())["minute"]) - 1)
+
+    async def meta(self) -> dict[str, str]:
+        """The queue's own record."""
+        return record.unpack_meta(await self.client.get(self.queue.keys.meta))
+
+    async def change_meta(self, **changed: Any) -> None:
+        """Change that; None takes something away."""
+        await record.change_meta(self.client, self.queue.keys.meta, **changed)
 
     async def record(self, job_id: str) -> dict[str, Any]:
         """What is stored of a job beside its definition."""

@@ -51,5 +51,5 @@ async def pass_slots(scene: Scene, scheduler_id: str, count: int, late_ms: int =
     await scene.client.hset(key, mapping=moved)
     await scene.client.zadd(f"{scene.prefix}schedules", {scheduler_id: int(moved["at"])})
     (_, first), *_ = await scene.client.zrange(f"{scene.prefix}schedules", 0, 0, withscores=True)
-    await scene.client.hset(scene.queue.keys.meta, "schedule_at", int(first))
+    await scene.change_meta(schedule_at=int(first))
     return [slot - shift for slot in slots[:count]]

@@ -13,6 +13,7 @@ from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain
 from tests.lua.scheduling import pass_slots, upsert
 from tests.lua.test_full_server import MAX_MEMORY, fill
+from tests.record import change_meta
 from tests.servers import KINDS, Server, require
 
 EVERY = RepeatOptions(every_ms=60_000)
@@ -64,7 +65,7 @@ async def test_slots_that_come_while_the_server_is_full_make_one_job_when_it_has
     await scene.finish(claims.claims[0])
 
     await make_room(client)
-    await client.hset(scene.queue.keys.meta, "schedule_at", slots[0])  # the second is over
+    await change_meta(client, scene.queue.keys.meta, schedule_at=slots[0])  # the second is over
     assert await drain(scene) == [f"s:{slots[0]}"]
     found = await scene.queue.get_job_scheduler("s")
     assert found is not None
@@ -91,5 +92,5 @@ async def test_an_outbox_that_nobody_empties_holds_back_jobs_of_schedules_too(sc
     )
     assert await drain(scene) == []
     await client.xtrim(scene.queue.keys.outbox, 10, approximate=False)
-    await client.hset(scene.queue.keys.meta, "schedule_at", slot)
+    await change_meta(client, scene.queue.keys.meta, schedule_at=slot)
     assert await drain(scene) == [f"s:{slot}"]

@@ -153,6 +153,7 @@ class Cleaning(Steering):
         self.defaults, self.trims = {}, {}
         self.counters.minute, self.counters.are_off = None, False
         self.counters.totals.clear()
+        self.journal.forget_newest()
 
 
 def _numbers(answer: Pass) -> tuple[int, int, str]:

@@ -14,15 +14,15 @@ class Journal:
     """All events in their order, and the outbox: what has no entry id yet, and the ids of what has one.
 
     trimmed: so many of the first events are not in the stream any more. lives: how often a stream was deleted.
-    told: so many events the call under way has told. The first stands in an entry of the stream for itself, those
-    after it in entries of eight.
+    told: so many events the call under way has told; they stand in entries of eight.
+    newest_ms, newest_number: the id of the newest event, which the queue's record keeps.
     """
 
     def __init__(self) -> None:
         self.events: list[ModelEvent] = []
         self.trimmed = 0
         self.told = 0
-        self.newest_ms = 0
+        self.newest_ms = self.newest_number = 0
         self.lives = {"events": 0, "outbox": 0}
         self.outbox: list[str] = []
         self.new_for_outbox: list[tuple[ModelEvent, ModelJob]] = []
@@ -35,9 +35,14 @@ class Journal:
         """The stream was deleted."""
         self.lives[stream] += 1
         if stream == "events":
-            self.events, self.trimmed, self.newest_ms = [], 0, 0
+            self.events, self.trimmed = [], 0
         else:
             self.outbox = []
+
+    def forget_newest(self) -> None:
+        """The queue's record was deleted: a new one goes on after the events that are still in the stream."""
+        if not self.events:
+            self.newest_ms = self.newest_number = 0
 
     def added(self, now: int, job: ModelJob) -> None:
         fields: dict[str, Any] = {"state": job.state}
@@ -63,8 +68,12 @@ class Journal:
         self.new_for_outbox.append((event, job))
 
     def _append(self, now: int, event: ModelEvent) -> None:
-        self.newest_ms = event.ms = max(self.newest_ms, now)
-        event.begins_entry = self.told == 0 or self.told % TOGETHER == 1
+        if now > self.newest_ms:
+            self.newest_ms, self.newest_number = now, 0
+        else:
+            self.newest_number += 1
+        event.ms = self.newest_ms
+        event.begins_entry = self.told % TOGETHER == 0
         self.told += 1
         self.events.append(event)
 

@@ -1,7 +1,5 @@
 """All that the server holds of a queue, read in one script, and what it should hold by the model."""
 
-import re
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +26,18 @@ local function counters(text)
     return table.concat(numbers, ' ', 1, #numbers - 1)
 end
 local read = {
-    hash = function(key)
-        local flat = redis.call('HGETALL', key)
-        for i = 1, #flat, 2 do
-            if flat[i] == 'totals' then flat[i + 1] = counters(flat[i + 1]) end
+    hash = function(key) return redis.call('HGETALL', key) end,
+    meta = function(key)
+        local text, flat, at = redis.call('GET', key), {}, 0
+        local values = { struct.unpack(ARGV[6], text) }
+        for name in string.gmatch(ARGV[5], '%S+') do
+            at = at + 1
+            flat[2 * at - 1], flat[2 * at] = name, string.format('%.0f', values[at])
+        end
+        if values[at + 1] <= #text then
+            for name, value in pairs(cmsgpack.unpack(string.sub(text, values[at + 1]))) do
+                flat[#flat + 1], flat[#flat + 2] = name, value
+            end
         end
         return flat
     end,
@@ -46,7 +52,7 @@ local read = {
             flat[#flat + 1] = name
             flat[#flat + 1] = type(value) == 'number' and string.format('%.0f', value) or tostring(value)
         end
-        for i = 5, #ARGV, 3 do
+        for i = 7, #ARGV, 3 do
             if flags < tonumber(ARGV[i + 1]) then break end
             local values, at = { struct.unpack(ARGV[i + 2], text, from) }, 0
             for name in string.gmatch(ARGV[i], '%S+') do
@@ -77,9 +83,9 @@ local read = {
 for _, key in ipairs(redis.call('KEYS', prefix .. '*')) do
     local name, kind = string.sub(key, #prefix + 1), redis.call('TYPE', key).ok
     if kind ~= 'stream' and name ~= 'clock' then
-        local is_record = string.sub(name, 1, 6) == 'state:'
-        found[#found + 1] = { name, is_record and 'record' or kind, redis.call('PEXPIRETIME', key),
-            read[is_record and 'record' or kind](key, name) }
+        if string.sub(name, 1, 6) == 'state:' then kind = 'record' end
+        if name == 'meta' then kind = 'meta' end
+        found[#found + 1] = { name, kind, redis.call('PEXPIRETIME', key), read[kind](key, name) }
     end
 end
 local function new(name, after)
@@ -118,7 +124,7 @@ class Reader:
         """What is there now. Scores and ends are whole milliseconds."""
         text = self._script(
             [f"{self._prefix}meta"],
-            [self._event_id, self._outbox_id, -tail, record.counters()[1], *_parts()],
+            [self._event_id, self._outbox_id, -tail, record.counters()[1], *_meta_part(), *_parts()],
         )
         found, events, outbox, length = msgspec.json.decode(text)
         if events:
@@ -132,6 +138,10 @@ class Reader:
             [(entry_id, _pairs(fields)) for entry_id, fields in outbox or []],
             length,
         )
+
+
+def _meta_part() -> list[str]:
+    return [" ".join(record.meta_part().names), record.meta_part().format]
 
 
 def _parts() -> list[str | int]:
@@ -170,18 +180,19 @@ def expected(model: Reference, tail: int = TAIL) -> dict[str, Key]:
 def _meta(model: Reference) -> dict[str, str]:
     limits, counters = model.limits, model.counters
     fields = {
-        "layout": _layout() if model.epoch is not None else None,
         "epoch": model.epoch, "sequence": model.sequence or None, "paused": 1 if limits.paused else None,
         "concurrency": limits.concurrency, "rate_max": limits.rate and limits.rate[0],
         "rate_ms": limits.rate and limits.rate[1], "limited_until": limits.limited_until,
         "notify": model.journal.notify or None, "looked_at": model.looked_at, "grace_until": model.grace_until,
-        "totals": _numbers(counters.totals),
+        "event_ms": model.journal.newest_ms or None, "event_number": model.journal.newest_number or None,
+        **{kind: count or None for kind, count in counters.totals.items()},
         "max_waiting": limits.max_waiting, "closing_until": limits.closing_until, "minute": counters.minute,
         "metrics": "off" if counters.are_off else None, "grouped": 1 if model.grouped else None,
         "vtime": _exact(model.vtime), "pace": _exact(model.pace), **model.defaults,
         **{f"trim_{state}": f"{score} {job_id}" for state, (score, job_id) in model.trims.items()},
     }  # fmt: skip
-    return {name: str(value) for name, value in fields.items() if value is not None}
+    there = {name: str(value) for name, value in fields.items() if value is not None}
+    return {"layout": record.layout()} | there if there else {}
 
 
 def _groups(model: Reference) -> dict[str, Value]:
@@ -306,13 +317,6 @@ def _answer(answer: Any) -> Value:
     return [answer.id, answer.definition, answer.created_at, texts]
 
 
-@cache
-def _layout() -> str:
-    found = re.search(r"^local LAYOUT = '(.+)'$", (LUA / "read_meta.lua").read_text(), re.MULTILINE)
-    assert found
-    return found[1]
-
-
 def _members(jobs: list[ModelJob]) -> dict[str, int]:
     return {job.member: job.current_priority for job in jobs}
 
@@ -342,6 +346,8 @@ def _value(kind: str, value: Any) -> Value:
         return _pairs(value)
     if kind == "record":
         return _record(_pairs(value))
+    if kind == "meta":
+        return _found_meta(_pairs(value))
     if kind == "zset":
         return {member: float(score) for member, score in _pairs(value).items()}
     return value
@@ -349,6 +355,11 @@ def _value(kind: str, value: Any) -> Value:
 
 def _pairs(flat: list[str]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _found_meta(values: dict[str, str]) -> dict[str, str]:
+    layout = f"{values.pop('major')}.{values.pop('minor')}"
+    return {"layout": layout} | {name: value for name, value in values.items() if value != "0"}
 
 
 def _record(values: dict[str, str]) -> dict[str, str]:

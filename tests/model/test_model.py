@@ -3,14 +3,12 @@
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 
 import lua
 from orchestrator.errors import QueueFull
-from orchestrator.keys import Keys
 from orchestrator.queue import Queue
 from orchestrator.scripts import adding, connect
 from tests.dump import dump
@@ -117,5 +115,4 @@ async def test_data_of_another_layout_are_refused_and_left_alone(scene: Scene, n
 
 
 async def write_another_layout(scene: Scene) -> None:
-    client: Any = scene.client
-    await client.hset(Keys(scene.queue.name).meta, "layout", "99.0")
+    await scene.change_meta(layout="99.0")

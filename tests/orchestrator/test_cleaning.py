@@ -267,7 +267,7 @@ async def test_a_queue_that_is_obliterated_wakes_no_worker_for_a_parent_whose_ch
     await scene.scripts.add_flow(
         "flow", [entry(scene, "root", children=1), entry(scene, "a", 1, "root", children=1), entry(scene, "b", 2, "a")]
     )
-    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    epoch = (await scene.meta())["epoch"]
     assert await scene.scripts.obliterate(epoch, force=False, limit=100, closing_ms=60_000) == 3
     assert await scene.client.exists(scene.queue.keys.marker) == 0
 
@@ -285,12 +285,12 @@ async def test_files_stay_named_until_somebody_with_the_storage_has_deleted_them
 async def test_an_obliterated_queue_begins_another_life(scene: Scene) -> None:
     await scene.completed("a")
     _, last_id = await scene.queue.get_recent()
-    first = await scene.client.hget(scene.queue.keys.meta, "epoch")
+    first = (await scene.meta())["epoch"]
     await scene.queue.obliterate()
     again = await scene.queue.add("paint", None, JobOptions(id="a"))
     assert not again.duplicated
     assert not await scene.queue.is_paused()
-    assert await scene.client.hget(scene.queue.keys.meta, "epoch") > first
+    assert (await scene.meta())["epoch"] > first
     assert await scene.queue.events_after(last_id) is None, "a reader of the life before gets a new snapshot"
     await check_queue(scene.queue)
     assert await drain(scene) == ["a"]
@@ -299,7 +299,7 @@ async def test_an_obliterated_queue_begins_another_life(scene: Scene) -> None:
 async def test_a_queue_takes_no_jobs_while_it_is_obliterated_but_again_when_that_was_given_up(scene: Scene) -> None:
     await scene.add("a")
     await scene.add("b")
-    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    epoch = (await scene.meta())["epoch"]
     assert await scene.scripts.obliterate(epoch, force=False, limit=1, closing_ms=60_000) == 1
     for call in (
         scene.queue.add("paint"),
@@ -311,7 +311,7 @@ async def test_a_queue_takes_no_jobs_while_it_is_obliterated_but_again_when_that
     assert (await scene.claim()).claims == []
     await scene.scripts.obliterate("another life", force=True, limit=100, closing_ms=60_000)
     assert await scene.queue.count() == 1
-    await scene.client.hset(scene.queue.keys.meta, "closing_until", 1)
+    await scene.change_meta(closing_until=1)
     await scene.queue.add("paint")
     assert await scene.scripts.forget_keys(epoch, ["events"]) == -1
     assert await scene.queue.obliterate() == 2

@@ -25,6 +25,7 @@ from tests.faultproxy import FaultProxy
 from tests.invariants import check_queue
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene, drain
 from tests.orchestrator.running import ended, run_one, types
+from tests.record import change_meta
 from tests.servers import Server
 
 SERVERS = ["valkey", "redis", "valkey-cluster"]
@@ -359,8 +360,8 @@ async def test_the_relay_hears_what_each_queue_itself_wants(
 ) -> None:
     """What was read of one queue's record must not be used for the other."""
     one, other = Queue(f"{{{queue_name}}}one", client), Scene(Queue(f"{{{queue_name}}}other", client))
-    await client.hset(one.keys.meta, "notify", "failed")
-    await client.hset(other.queue.keys.meta, "notify", "completed")
+    await change_meta(client, one.keys.meta, notify="failed")
+    await change_meta(client, other.queue.keys.meta, notify="completed")
     await flows.add_bulk([job(one.name, job(other.queue.name)), job(one.name, job(other.queue.name))])
     for outcome in ("completed", "failed"):
         (claim,) = (await other.claim()).claims

@@ -119,12 +119,12 @@ async def test_max_waiting_counts_parents_and_refuses_a_flow_whole(pair: tuple[S
 async def test_a_queue_that_is_being_obliterated_takes_no_flow(pair: tuple[Scene, Scene]) -> None:
     above, below = pair
     await below.add("a")
-    meta = await below.client.hget(below.queue.keys.meta, "epoch")
-    assert await below.scripts.obliterate(meta.decode(), force=False, limit=10, closing_ms=60_000) == 1
+    epoch = (await below.meta())["epoch"]
+    assert await below.scripts.obliterate(epoch, force=False, limit=10, closing_ms=60_000) == 1
     with pytest.raises(QueueFull, match="obliterated"):
         await family(pair, "a")
     assert await states(above, "root") == ["gone"]
-    await below.client.hdel(below.queue.keys.meta, "closing_until")
+    await below.change_meta(closing_until=None)
 
 
 async def test_slots_of_schedules_wait_for_a_place_among_max_waiting(scene: Scene) -> None:
@@ -136,7 +136,7 @@ async def test_slots_of_schedules_wait_for_a_place_among_max_waiting(scene: Scen
     assert await scene.scripts.move_due_jobs(10) == 0
     assert await states(scene, f"s:{slot}") == ["gone"]
     await scene.queue.remove("a")
-    await scene.client.hset(scene.queue.keys.meta, "schedule_at", slot)
+    await scene.change_meta(schedule_at=slot)
     assert await scene.scripts.move_due_jobs(10) == 1
     assert await states(scene, f"s:{slot}") == ["waiting"]
     await check_queue(scene.queue)
@@ -158,7 +158,7 @@ async def test_each_queue_counts_what_happens_in_it(pair: tuple[Scene, Scene]) -
 
 async def test_a_queue_that_does_not_count_is_left_alone(pair: tuple[Scene, Scene]) -> None:
     above, below = pair
-    await above.client.hset(above.queue.keys.meta, mapping={"metrics": "off"})
+    await above.change_meta(metrics="off")
     await family(pair, "a")
     await below.finish(await claim(below), "failed", ERROR)
     totals = [(await scene.queue.get_stats()).totals for scene in pair]
@@ -169,14 +169,14 @@ async def test_a_queue_that_does_not_count_is_left_alone(pair: tuple[Scene, Scen
 async def test_a_parent_in_a_queue_of_another_layout_is_left_alone(pair: tuple[Scene, Scene]) -> None:
     above, below = pair
     await family(pair, "a")
-    layout = await above.client.hget(above.queue.keys.meta, "layout")
-    await above.client.hset(above.queue.keys.meta, "layout", "9.0")
+    layout = (await above.meta())["layout"]
+    await above.change_meta(layout="9.0")
     before = await dump(above.client, above.prefix)
     with pytest.raises(LayoutMismatch):
         await below.queue.add("page", None, JobOptions(parent=Parent(above.queue.name, "root")))
     assert await below.finish(await claim(below)) == "completed"
     assert await dump(above.client, above.prefix) == before
-    await above.client.hset(above.queue.keys.meta, "layout", layout)
+    await above.change_meta(layout=layout)
     assert await states(above, "root") == ["waiting-children"]
     assert await below.queue.remove_child_dependency("a")
     assert await states(above, "root") == ["waiting"]
@@ -191,7 +191,7 @@ async def test_every_step_of_a_parent_waits_for_children_that_are_pending(scene:
     await child(scene, "a")
     assert await scene.finish(root, outcome, b"{}", 50_000) == "waiting-children"
     await check_queue(scene.queue)
-    await scene.client.hdel(scene.queue.keys.meta, "limited_until")
+    await scene.change_meta(limited_until=None)
     await scene.finish(await claim(scene))
     assert await states(scene, "root") == ["delayed" if outcome == "delayed" else "waiting"]
     found = await scene.queue.get_job("root")

@@ -73,14 +73,14 @@ async def test_leaving_pays_no_debt(scene: Scene) -> None:
 
 async def test_what_an_attempt_took_is_charged_within_bounds(scene: Scene) -> None:
     await fill(scene, {"s": 20, "q": 20})  # slow, quick
-    await scene.client.hset(scene.queue.keys.meta, "pace", 100_000)
+    await scene.change_meta(pace=100_000)
     order = ""
     for _ in range(10):
         (claim,) = (await scene.claim()).claims
         order += claim.job.header.group or ""
         began = 10**13 if claim.job.header.group == "q" else 1  # no time at all, or years: a quarter, or four times
         await scene.change_record(claim.job.id, started_at=began)
-        await scene.client.hset(scene.queue.keys.meta, "pace", 100_000)
+        await scene.change_meta(pace=100_000)
         await scene.finish(claim)
     assert Counter(order)["q"] >= 8
     await check_queue(scene.queue)

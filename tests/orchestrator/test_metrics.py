@@ -112,7 +112,7 @@ async def test_counts_are_there_minute_by_minute_and_the_present_one_at_once(sce
 async def test_what_was_counted_in_a_minute_ends_after_seven_days(scene: Scene) -> None:
     await scene.completed("a")
     await scene.pass_minute()
-    last = int(await scene.client.hget(f"{scene.prefix}meta", "minute"))
+    last = int((await scene.meta())["minute"])
     await scene.completed("b")
     ends_at_ms = await scene.client.pexpiretime(f"{scene.prefix}metrics:{last}")
     assert ends_at_ms == (last + 1 + MAX_MINUTES) * 60_000
@@ -120,10 +120,10 @@ async def test_what_was_counted_in_a_minute_ends_after_seven_days(scene: Scene) 
 
 async def test_a_clock_that_was_set_back_adds_to_the_minute(scene: Scene) -> None:
     await scene.completed("a")
-    minute = int(await scene.client.hget(f"{scene.prefix}meta", "minute"))
-    await scene.client.hset(f"{scene.prefix}meta", "minute", minute - 5)
+    minute = int((await scene.meta())["minute"])
+    await scene.change_meta(minute=minute - 5)
     await scene.completed("b")
-    await scene.client.hset(f"{scene.prefix}meta", "minute", minute - 5)
+    await scene.change_meta(minute=minute - 5)
     await scene.completed("c")
     assert (await scene.queue.get_metrics("completed", minute - 5, minute - 5)).counts == [2]
     assert (await totals(scene.queue))["completed"] == 3

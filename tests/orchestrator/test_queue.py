@@ -18,6 +18,7 @@ from orchestrator.scripts import Client
 from tests.dump import dump
 from tests.invariants import check_queue
 from tests.lua.scene import Scene, drain, types
+from tests.record import change_meta
 
 pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 
@@ -135,7 +136,7 @@ async def test_an_outbox_that_nobody_empties_refuses_adds_but_no_finish(
 
 
 async def test_data_of_another_major_version_are_refused_by_every_call(queue: Queue) -> None:
-    await queue.client.hset(queue.keys.meta, "layout", "99.0")
+    await change_meta(queue.client, queue.keys.meta, layout="99.0")
     before = await dump(queue.client, queue.keys.prefix)
     for call in (queue.add("paint"), queue.get_job("a"), queue.pause(), queue.cancel("a"), queue.get_counts()):
         with pytest.raises(LayoutMismatch, match=r"99\.0"):

@@ -117,12 +117,12 @@ async def test_a_renewal_by_the_holder_is_accepted_at_any_age(scene: Scene) -> N
 async def test_after_a_gap_in_the_looks_everyone_gets_a_lease_of_grace(scene: Scene) -> None:
     await scene.active("a")
     await scene.end_leases()
-    long_ago = int(await scene.client.hget(scene.queue.keys.meta, "looked_at") or 0) - 100_000
-    await scene.client.hset(scene.queue.keys.meta, "looked_at", long_ago)
+    long_ago = int((await scene.meta()).get("looked_at") or 0) - 100_000
+    await scene.change_meta(looked_at=long_ago)
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 0
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 0
     assert (await scene.claim()).claims == []
-    await scene.client.hset(scene.queue.keys.meta, "grace_until", 1)
+    await scene.change_meta(grace_until=1)
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 1
 
 
@@ -130,10 +130,10 @@ async def test_a_grace_longer_than_the_lease_is_cut_to_it_and_still_holds(scene:
     """It is of a caller with longer leases, or the clock was set back."""
     await scene.active("a")
     await scene.end_leases()
-    in_a_day = int(await scene.client.hget(scene.queue.keys.meta, "looked_at") or 0) + 86_400_000
-    await scene.client.hset(scene.queue.keys.meta, "grace_until", in_a_day)
+    in_a_day = int((await scene.meta()).get("looked_at") or 0) + 86_400_000
+    await scene.change_meta(grace_until=in_a_day)
     assert await scene.scripts.move_stalled_to_wait(LEASE_MS, INTERVAL_MS, 10) == 0
-    assert int(await scene.client.hget(scene.queue.keys.meta, "grace_until") or 0) < in_a_day - 80_000_000
+    assert int((await scene.meta()).get("grace_until") or 0) < in_a_day - 80_000_000
 
 
 async def test_a_worker_may_have_any_name(scene: Scene) -> None:

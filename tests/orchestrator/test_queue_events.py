@@ -71,7 +71,7 @@ async def test_names_are_told_as_they_are_however_many_there_are(scene: Scene) -
 async def test_the_outbox_takes_what_was_asked_for_and_gives_up_what_was_acknowledged(scene: Scene) -> None:
     await scene.completed("a", notify=("completed",))
     await scene.completed("b")
-    await scene.client.hset(scene.queue.keys.meta, "notify", "failed")
+    await scene.change_meta(notify="failed")
     await scene.failed("c")
     await scene.scripts.create_group("relay")
     read = await scene.client.xreadgroup("relay", "me", {scene.queue.keys.outbox: ">"})

@@ -48,10 +48,10 @@ async def test_lifo_jobs_start_before_the_others_of_their_priority_newest_first(
 
 
 async def test_fifo_is_exact_across_digits_of_the_sequence(scene: Scene) -> None:
-    await scene.client.hset(scene.queue.keys.meta, "sequence", 0xFFFFFFFE)
+    await scene.change_meta(sequence=0xFFFFFFFE)
     for number in range(6):
         await scene.add(f"j{number}")
-    await scene.client.hset(scene.queue.keys.meta, "sequence", 2**52 - 100)
+    await scene.change_meta(sequence=2**52 - 100)
     for number in range(6, 9):
         await scene.add(f"j{number}")
     assert await drain(scene) == [f"j{number}" for number in range(9)]
@@ -204,6 +204,6 @@ async def test_a_manual_limit_stops_starts_for_its_time(scene: Scene) -> None:
 async def test_a_shorter_limit_does_not_end_a_longer_one(scene: Scene) -> None:
     long, short = await scene.active("a"), await scene.active("b")
     await scene.finish(long, "rate_limited", b"{}", 70_000)
-    until = await scene.client.hget(scene.queue.keys.meta, "limited_until")
+    until = (await scene.meta()).get("limited_until")
     await scene.finish(short, "rate_limited", b"{}", 5)
-    assert await scene.client.hget(scene.queue.keys.meta, "limited_until") == until
+    assert (await scene.meta()).get("limited_until") == until

@@ -36,7 +36,7 @@ async def test_a_count_that_became_small_ends_a_few_at_once_and_the_rest_by_duty
         steps += 1
     assert steps == 5
     assert await kept(scene) == ["last", "j249", "j248", "j247"]
-    assert await scene.client.hget(scene.queue.keys.meta, "trim_completed") is None
+    assert (await scene.meta()).get("trim_completed") is None
     assert await scene.client.zcard(f"{scene.prefix}sweep") == 247
     await check_queue(scene.queue)
 
@@ -143,7 +143,7 @@ async def test_a_job_with_an_age_is_gone_in_time_although_no_other_ever_finishes
 
 async def test_the_files_of_an_obliterated_queue_are_still_to_be_deleted(scene: Scene) -> None:
     claim = await scene.completed("a", has_files=True)
-    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    epoch = (await scene.meta())["epoch"]
     await scene.scripts.obliterate(epoch, force=False, limit=10, closing_ms=60_000)
     await scene.scripts.forget_keys(epoch, ["sweep", "meta"])
     assert await scene.scripts.get_due_files(10) == [f"a/1-{claim.lease}"]

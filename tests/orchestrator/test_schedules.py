@@ -154,7 +154,7 @@ async def test_a_limit_and_an_end_finish_a_schedule_and_raising_them_lets_it_go_
     found = await scene.queue.get_job_scheduler("s")
     assert found is not None
     assert (found.made, found.next_at, found.is_finished) == (2, None, True)
-    assert await scene.client.hget(scene.queue.keys.meta, "schedule_at") is None
+    assert (await scene.meta()).get("schedule_at") is None
     assert (await scene.queue.upsert_job_scheduler("s", limited)).is_finished
     more = await scene.queue.upsert_job_scheduler("s", RepeatOptions(every_ms=60_000, limit=3))
     assert (more.made, more.is_finished) == (2, False)

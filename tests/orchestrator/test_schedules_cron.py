@@ -83,7 +83,7 @@ async def place(scene: Scene, slots: list[int]) -> None:
     mapping = {"at": slots[0], "slots": ",".join(map(str, slots)), "known_to": slots[-1]}
     await scene.client.hset(f"{scene.prefix}schedule:s", mapping=mapping)
     await scene.client.zadd(f"{scene.prefix}schedules", {"s": slots[0]})
-    await scene.client.hset(scene.queue.keys.meta, "schedule_at", slots[0])
+    await scene.change_meta(schedule_at=slots[0])
 
 
 async def test_the_duty_goes_on_where_the_known_slots_end(scene: Scene) -> None:

@@ -178,7 +178,7 @@ async def test_a_job_that_leaves_a_batch_ends_at_once(queue: Queue, url: str, ho
 
 async def test_a_schedule_adds_nothing_to_a_queue_that_is_being_obliterated(scene: Scene) -> None:
     await scene.add("one")
-    epoch = (await scene.client.hget(f"{scene.prefix}meta", "epoch")).decode()
+    epoch = (await scene.meta())["epoch"]
     await scene.scripts.obliterate(epoch, force=True, limit=100, closing_ms=60_000)
     with pytest.raises(QueueFull):
         await scene.queue.upsert_job_scheduler("s", RepeatOptions(every_ms=60_000), JobTemplate("paint"))
@@ -209,4 +209,4 @@ async def test_the_first_job_of_a_schedule_waits_for_room(scene: Scene) -> None:
 
 async def pass_time(scene: Scene) -> None:
     """The second is over after which a queue without room is looked at again."""
-    await scene.client.hset(f"{scene.prefix}meta", "schedule_at", 1)
+    await scene.change_meta(schedule_at=1)

@@ -13,6 +13,7 @@ from tests.conftest import wait_until
 from tests.dump import dump
 from tests.lua.scene import INTERVAL_MS, LEASE_MS, Scene, drain
 from tests.orchestrator.running import ended
+from tests.record import change_meta
 
 HOUR_S = 3600.0
 
@@ -82,7 +83,9 @@ async def test_a_wake_up_that_was_lost_costs_no_more_than_a_look(queue: Queue, u
             return any(each["cmd"] == "bzpopmin" and "b" in each["flags"] for each in clients)
 
         await wait_until(sleeps)
-        await client.hdel(queue.keys.meta, "paused")  # as if `resume` had been cut off before it woke anybody
+        await change_meta(
+            client, queue.keys.meta, paused=None
+        )  # as if `resume` had been cut off before it woke anybody
         began = time.monotonic()
         await ended(queue, job.id)
     assert time.monotonic() - began < 5

@@ -83,7 +83,8 @@ async def test_a_named_server_that_does_not_answer_is_told_at_once(tmp_path: Pat
 
 
 async def test_data_of_another_layout_are_told_before_anything_works_with_them(queue: Queue, url: str) -> None:
-    await queue.client.hset(queue.keys.meta, "layout", "1.0")
+    await queue.client.delete(queue.keys.meta)
+    await queue.client.hset(queue.keys.meta, "layout", "1.0")  # as layouts before 5 had it
     with pytest.raises(StartFailed, match=r"layout 1\.0, .* KARGAH_DATA_DIR"):
         await check_named_server(url, queue.name)
 

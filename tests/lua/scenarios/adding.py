@@ -158,5 +158,5 @@ def one(job_id: str, **options: Any) -> tuple[str, bytes, bytes]:
 async def close(scene: Scene) -> None:
     """Begin to obliterate the queue."""
     await scene.add("a")
-    epoch = (await scene.client.hget(scene.queue.keys.meta, "epoch")).decode()
+    epoch = (await scene.meta())["epoch"]
     await scene.scripts.obliterate(epoch, force=False, limit=1, closing_ms=600_000)

@@ -186,4 +186,4 @@ async def some_of_all(scene: Scene) -> None:
 
 async def epoch(scene: Scene) -> str:
     """The life of the queue."""
-    return str((await scene.client.hget(scene.queue.keys.meta, "epoch")).decode())
+    return str((await scene.meta())["epoch"])

@@ -61,14 +61,14 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.active("a")
     await scene.end_leases()
-    await scene.client.hincrby(scene.queue.keys.meta, "looked_at", -LEASE_MS)
+    await scene.change_meta(looked_at=int((await scene.meta())["looked_at"]) - LEASE_MS)
     return call("t", "lane:0", "worker", LEASE_MS, INTERVAL_MS, 1)
 
 
 @scenario("move_to_active", "a grace that a caller with longer leases gave")
 async def _(scene: Scene) -> Call:
     claim = await scene.active("a")
-    await scene.client.hset(scene.queue.keys.meta, "grace_until", claim.job.created_at + 100 * LEASE_MS)
+    await scene.change_meta(grace_until=claim.job.created_at + 100 * LEASE_MS)
     return call("t", "lane:0", "worker", 2000, INTERVAL_MS, 1)
 
 
@@ -116,8 +116,8 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.completed("a", remove_on_complete=age(1000))
     await scene.end_retention("a", "completed")
-    epoch = await scene.client.hget(scene.queue.keys.meta, "epoch")
-    return call(epoch.decode(), force=False, limit=100, closing_ms=60_000)
+    epoch = (await scene.meta())["epoch"]
+    return call(epoch, force=False, limit=100, closing_ms=60_000)
 
 
 @scenario("add_jobs", "a group that is full")

@@ -157,7 +157,7 @@ async def _(scene: Scene) -> Call:
     claim = await scene.active("a", group="a")
     await scene.add("b", group="a")
     await scene.change_record("a", started_at=10**13)
-    await scene.client.hset(scene.queue.keys.meta, "pace", 1000)
+    await scene.change_meta(pace=1000)
     return call("t", "lane:0", "w", LEASE_MS, INTERVAL_MS, 1, [Finish("a", claim.lease, "completed", b"1")])
 
 

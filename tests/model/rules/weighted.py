@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 from hypothesis.stateful import rule as hypothesis_rule
 
+from tests import record
 from tests.model.job import ModelJob
 from tests.model.rig import Rig
 
@@ -94,10 +95,12 @@ class RuledMachine(RuleBasedStateMachine):
     def listen(self, kinds: str) -> None:
         """What the relay is to hear of all jobs; the subscriptions write it."""
         self.model.journal.notify = kinds
-        if kinds:
-            self.rig.client.hset(self.rig.keys.meta, "notify", kinds)
+        key = self.rig.keys.meta
+        meta = record.changed_meta(self.rig.client.get(key), notify=kinds or None)
+        if meta.keys() > {"layout"}:
+            self.rig.client.set(key, record.pack_meta(meta))
         else:
-            self.rig.client.hdel(self.rig.keys.meta, "notify")
+            self.rig.client.delete(key)
 
     def lane(self, lane: int) -> tuple[str, str, str]:
         self.lane_calls[lane] += 1

@@ -12,6 +12,7 @@ from orchestrator.keys import QUEUES_KEY
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from tests.orchestrator.api.test_generations import CIRCLE
+from tests.record import change_meta
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ async def test_a_queue_of_another_version_does_not_hide_the_others(
 ) -> None:
     other = Queue(f"{queue_name}-other", queue.client)
     await other.add("paint")
-    await queue.client.hset(other.keys.meta, "layout", "99.0")
+    await change_meta(queue.client, other.keys.meta, layout="99.0")
     await queue.client.sadd(QUEUES_KEY, "no { name")
     try:
         text = (await api.get("/metrics")).text
