@@ -20,6 +20,7 @@ _INCLUDE = re.compile(r"^-- include: (.+)$\n?", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--(?! include: )[^\n]*\n", re.MULTILINE)
 _DECLARATION = re.compile(r"^local (?P<function>function )?(?P<names>[\w, ]+?)(?=\(| =|$)", re.MULTILINE)
 _OF_A_CALL = re.compile(r"^local (?P<names>[a-z_]\w*(?:, [a-z_]\w*)*) = (?P<value>.*)$", re.MULTILINE)
+_NUMBERS = re.compile(r"^local (?P<names>[A-Z_]+(?:, [A-Z_]+)*) = (?P<values>\d+(?:, \d+)*)(?: --.*)?$\n", re.MULTILINE)
 _TOKEN = re.compile(r"""--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|(?<![.:\w])[A-Za-z_]\w*""")
 _FLAGS = re.compile(r"#!lua(?: flags=(\S+))?$", re.MULTILINE)
 _ENDS = "\nAT_END."
@@ -114,9 +115,10 @@ def library(*scripts: str) -> Library:
     """All scripts as one library, or some of them.
 
     What includes share ends with the number of its include, and is a local where it is used most, else a field of one
-    table: Lua allows 200 locals. What an include declares at its top under a name in lower case is made anew at each
-    call of a script that includes it. One that puts a function into `AT_END`, under its own name, has that called when
-    the script has its reply, however it came to that, and makes them anew itself there.
+    table: Lua allows 200 locals. What they call a number is written as that number. What an include declares at its top
+    under a name in lower case is made anew at each call of a script that includes it. One that puts a function into
+    `AT_END`, under its own name, has that called when the script has its reply, however it came to that, and makes them
+    anew itself there.
     """
     return Library(_name(_sources(), *scripts), lambda: paste(scripts or names(), _read))
 
@@ -146,7 +148,7 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
         _collect(text, [], includes, read)
     seen = _seen(includes | texts)
     shared = _shared(includes, includes | texts, seen)
-    local_names = ", ".join(word for word in shared.values() if not word.startswith("S."))
+    local_names = ", ".join(word for word in shared.values() if not word.startswith("S.") and not word.isdigit())
 
     def share(name: str, text: str) -> str:
         foreign = {word: field for (of, word), field in shared.items() if of in seen[name]}
@@ -162,7 +164,7 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
             _INCLUDED.format(
                 name=name,
                 private=f"local {', '.join(private)}\n" if private else "",
-                text=share(name, _INCLUDE.sub("", _OF_A_CALL.sub("", text)).strip()),
+                text=share(name, _INCLUDE.sub("", _NUMBERS.sub("", _OF_A_CALL.sub("", text))).strip()),
                 of_a_call=_OWN_OF_A_CALL.format(name=name, lines=share(name, "\n".join(lines))) if lines else "",
             )
         )
@@ -199,15 +201,17 @@ def _seen(texts: dict[str, str]) -> dict[str, set[str]]:
 
 def _shared(includes: dict[str, str], texts: dict[str, str], seen: dict[str, set[str]]) -> dict[tuple[str, str], str]:
     """(Include, what it declares) → the name in the library of what others use, too; the most used first."""
+    numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
+    literals = {include: _literals(text) for include, text in includes.items()}
     used = {name: Counter(_TOKEN.findall(text)) for name, text in texts.items()}
     uses = {
         (include, word): sum(used[other][word] for other in seen if include in seen[other])
         for include, text in includes.items()
         for word in _own_names(text)
+        if word not in literals[include]
     }
-    numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
     order = sorted((each for each in uses if uses[each]), key=lambda each: -uses[each])
-    return {
+    return {(include, word): value for include, found in literals.items() for word, value in found.items()} | {
         (include, word): f"{'' if place < MOST_LOCALS else 'S.'}{word}_{numbers[include]}"
         for place, (include, word) in enumerate(order)
     }
@@ -228,6 +232,15 @@ def _included(text: str) -> list[str]:
     return [name for line in _INCLUDE.findall(text) for name in line.split(", ")]
 
 
+def _literals(text: str) -> dict[str, str]:
+    """What an include calls a number."""
+    return {
+        name: value
+        for line in _NUMBERS.finditer(text)
+        for name, value in zip(line["names"].split(", "), line["values"].split(", "), strict=True)
+    }
+
+
 def _own_names(text: str) -> list[str]:
     return [name.strip() for line in _DECLARATION.finditer(text) for name in line["names"].split(",")]
 
@@ -241,9 +254,11 @@ def _share(text: str, shared: dict[str, str]) -> str:
 
     def declare(line: re.Match[str]) -> str:
         names = [name.strip() for name in line["names"].split(",")]
-        if all(name in shared for name in names):
-            return f"{line['function'] or ''}{line['names']}"
-        return line[0]
+        own = [name for name in names if name not in shared]
+        if own == names:
+            return line[0]
+        before = f"local {', '.join(own)} " if own else ""
+        return f"{before}{line['function'] or ''}{line['names']}"
 
     def refer(token: re.Match[str]) -> str:
         return shared.get(token[0], token[0])

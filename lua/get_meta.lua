@@ -14,13 +14,14 @@
 --   none
 -- include: read_meta, int
 local _, _ = KEYS[1], KEYS[2]
+local names = { unpack(ARGV, 1) }
 
 local meta, refusal = read_meta()
 if refusal then
     return refusal
 end
 local texts = {}
-for i, name in ipairs(ARGV) do
+for i, name in ipairs(names) do
     local value = meta[name] or ''
     texts[i] = type(value) == 'number' and int(value) or value
 end

@@ -35,7 +35,7 @@ end
 
 local function flat_totals(meta)
     local flat = {}
-    for i, kind in ipairs(KINDS) do
+    for i, kind in ipairs(meta.minute > 0 and KINDS or {}) do
         flat[2 * i - 1], flat[2 * i] = kind, int(meta[kind])
     end
     return flat

@@ -6,16 +6,17 @@ local MOST_TOGETHER = 8 -- events of an entry
 
 local untold = {} -- by queue: a call's events, told at its end
 
--- Those that are not in the stream yet, as one entry; its id is that of its last event.
+-- Those that are not in the stream yet, as one entry; its id is that of its last event. Returns their texts.
 local function write_entry(queue, told)
     local texts, key = told.texts, queue .. 'events'
     local most = #texts - told.written == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
-    local text = table.concat(texts, '\n', told.written + 1)
+    local text = #texts == 1 and texts[1] or table.concat(texts, '\n', told.written + 1)
     local reply = redis.pcall('XADD', key, 'MAXLEN', '~', most, told.id, 'e', text)
     if type(reply) == 'table' and reply.err then -- somebody else wrote to the stream, with a later id
         redis.call('XADD', key, 'MAXLEN', '~', most, '*', 'e', text)
     end
     told.written = #texts
+    return text
 end
 
 -- Ids are counted in `meta` as the server counts them: by its clock, which here never goes back.
@@ -43,13 +44,15 @@ end
 
 -- The channel gets them in one message, which reads like an entry: the last one's id, and a line for each.
 local function tell_watchers()
-    for queue, told in pairs(untold) do
+    for queue, told in next, untold do
+        local is_one_entry, text = told.written == 0, nil
         if #told.texts > told.written then
-            write_entry(queue, told)
+            text = write_entry(queue, told)
         end
-        redis.call('PUBLISH', queue .. 'live', told.id .. '\n' .. table.concat(told.texts, '\n'))
+        redis.call('PUBLISH', queue .. 'live', told.id .. '\n' .. (is_one_entry and text
+            or table.concat(told.texts, '\n')))
+        untold[queue] = nil
     end
-    untold = {}
 end
 AT_END.emit = tell_watchers
 

@@ -18,15 +18,14 @@ local function leave_state(id, state)
     end
 end
 
-local has_past = {} -- by queue, as of the call's begin
-
 -- An id that is used again leaves the sets its former record, gone by TTL, may still stand in.
 local function leave_past(id)
-    if has_past[prefix] == nil then
-        has_past[prefix] = redis.call('EXISTS', prefix .. 'expires:completed', prefix .. 'expires:failed',
+    local meta = queue_meta()
+    if meta.has_past == nil then -- as of the call's begin
+        meta.has_past = redis.call('EXISTS', prefix .. 'expires:completed', prefix .. 'expires:failed',
             prefix .. 'expires:canceled') > 0
     end
-    if not has_past[prefix] then
+    if not meta.has_past then
         return
     end
     for _, state in ipairs(FINISHED) do

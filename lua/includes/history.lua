@@ -5,8 +5,7 @@ local MAX_HISTORY = 4000
 local TRIM_HISTORY = 200
 local MAX_EVENT_RESULT = 2048
 local MOST_QUOTED = 100
-local QUOTES = {} -- events tell of the same few names
-local QUOTED = 0
+local QUOTES, QUOTED = {}, 0 -- events tell of the same few names
 
 local function quoted(text)
     local quote = QUOTES[text]

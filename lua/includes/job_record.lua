@@ -70,17 +70,17 @@ end
 -- Records that are there, with their definitions: in one command, at half the price.
 local function load_whole_jobs(ids)
     local keys, jobs, is_unsaved = {}, {}, false
-    for i, id in ipairs(ids) do
-        local key = prefix .. 'state:' .. id
-        keys[2 * i - 1], keys[2 * i] = key, prefix .. 'job:' .. id
+    for i = 1, #ids do
+        local key = prefix .. 'state:' .. ids[i]
+        keys[2 * i - 1], keys[2 * i] = key, prefix .. 'job:' .. ids[i]
         is_unsaved = is_unsaved or unsaved[key]
     end
     if is_unsaved then
         write_texts()
     end
     local texts = #keys > 0 and redis.call('MGET', unpack(keys)) or {}
-    for i, id in ipairs(ids) do
-        jobs[i] = read_record(id, texts[2 * i - 1])
+    for i = 1, #ids do
+        jobs[i] = read_record(ids[i], texts[2 * i - 1])
         jobs[i].def = texts[2 * i]
     end
     return jobs

@@ -15,8 +15,8 @@ end
 -- What this call was told of the job the first time it came, or that another made its id; nil = the job is new.
 local function answer_before(jobs, job)
     local told = job.header.dd and told_before(job.token, job.header)
-    if told or jobs.are_new and not made_now[prefix .. job.id] then
-        return told or nil
+    if told or jobs.are_new and not (was_written or unsaved[prefix .. 'state:' .. job.id]) then
+        return told or nil -- nor did this call make it
     end
     return answer_again(job.token, job.id)
 end

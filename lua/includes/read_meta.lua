@@ -9,7 +9,7 @@ local IS_NO_TEXT = {
     major = true, minor = true, epoch = true, sequence = true, looked_at = true, grace_until = true, event_ms = true,
     event_number = true, minute = true, added = true, started = true, completed = true, failed = true, canceled = true,
     retried = true, stalled = true, wait_ms = true, run_ms = true,
-    has_texts = true, is_changed = true, is_woken = true, -- of a call
+    has_texts = true, is_changed = true, is_woken = true, has_past = true, -- of a call
 }
 
 local function unpack_meta(text)
@@ -20,7 +20,7 @@ local function unpack_meta(text)
         grace_until = grace_until, event_ms = event_ms, event_number = event_number, minute = minute, added = added,
         started = started, completed = completed, failed = failed, canceled = canceled, retried = retried,
         stalled = stalled, wait_ms = wait_ms, run_ms = run_ms,
-        has_texts = rest <= #text, is_changed = false, is_woken = false,
+        has_texts = rest <= #text, is_changed = false, is_woken = false, has_past = nil, -- which keeps room
     }
     if meta.has_texts then
         for name, value in pairs(cmsgpack.unpack(string.sub(text, rest))) do
@@ -99,12 +99,12 @@ local function set_meta(name, text)
 end
 
 local function write_metas()
-    for queue, meta in pairs(read_metas) do
+    for queue, meta in next, read_metas do
         if meta.is_changed then
             unsaved[queue .. 'meta'] = pack_meta(meta)
         end
+        read_metas[queue] = nil
     end
-    read_metas = {}
 end
 AT_END.read_meta = write_metas
 

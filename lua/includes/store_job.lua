@@ -28,8 +28,6 @@ local function answer_again(token, id)
     end
 end
 
-local made_now = {} -- ids of the queues, as far as the call has made them
-
 -- `header`: header_json decoded, where the caller has that already.
 local function store_job(meta, token, id, header_json, data, header)
     open_queue(meta)
@@ -63,7 +61,6 @@ local function store_job(meta, token, id, header_json, data, header)
     job.born = pack_birth(now, ms, number, token)
     local is_bare = not (header.w or header.ak or header.bk or header.ch or header.d or header.g or job.ungrouped)
     save_later(job, is_bare)
-    made_now[prefix .. id] = true
     count_up('added')
     return reply_added(job.state, now)
 end

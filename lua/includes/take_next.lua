@@ -106,10 +106,14 @@ local function take_by_wish(count, wishes, start)
     return ready_ms
 end
 
-local function has_startable(meta)
+-- Wakes the next worker while there is work. One question for both: of two keys that are there the marker is one, and
+-- where it alone is there, it is set to what it is.
+local function pass_on_wake_up(meta)
     settle_set('wait')
-    return redis.call('EXISTS', prefix .. 'wait') == 1
-        or (meta.grouped and redis.call('EXISTS', prefix .. 'groups') == 1)
+    local there = redis.call('EXISTS', prefix .. 'marker', prefix .. 'wait')
+    if there == 1 or there == 0 and meta.grouped and redis.call('EXISTS', prefix .. 'groups') == 1 then
+        wake_worker()
+    end
 end
 
 -- Returns the claims, for how many ms a worker may sleep at most (-1: until it is woken), and whether waking it before
@@ -138,8 +142,10 @@ local function take_next(meta, token, worker, lease_ms, slots, interval_ms, wish
     -- One wake-up leads to the next while work can start; a full or limited queue wakes nobody.
     local may_wake = is_own_limit or not limited_ms and (#claims > 0 or slots == 0 or leaves_wake_up(worker, ready_ms))
     local is_for_others = slots == 0 and meta.grouped and sleep_ms < NEVER -- a group may be held by another limit now
-    if may_wake and (is_for_others or has_startable(meta)) then
+    if may_wake and is_for_others then
         wake_worker()
+    elseif may_wake then
+        pass_on_wake_up(meta)
     end
     return claims, sleep_ms == NEVER and -1 or sleep_ms, is_own_limit
 end

@@ -36,6 +36,17 @@ class Reading(State):
         waiting = [job.current_priority for job in self.of("waiting")]
         return [waiting.count(priority) for priority in priorities]
 
+    def get_meta(self, *names: str) -> list[str]:
+        limits = self.limits
+        texts = {
+            "epoch": str(self.epoch or 0),
+            "paused": "1" if limits.paused else "",
+            "concurrency": str(limits.concurrency or ""),
+            "limited_until": str(limits.limited_until or ""),
+            "metrics": "off" if self.counters.are_off else "",
+        }
+        return [texts[name] for name in names]
+
     def get_limits(self) -> Any:
         limits, now = self.limits, self.now
         wait_ms = 0

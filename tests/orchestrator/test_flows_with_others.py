@@ -213,7 +213,7 @@ async def test_a_running_parent_whose_child_failed_it_fails_whatever_its_attempt
     found = await scene.queue.get_job("root")
     assert found is not None
     assert (found.reason, found.stack) == ("child", None)
-    is_limited = await scene.client.hexists(scene.queue.keys.meta, "limited_until")
+    is_limited = "limited_until" in await scene.meta()
     assert is_limited == (outcome == "rate_limited"), "that is so for the others, too"
     await check_queue(scene.queue)
 

@@ -269,9 +269,10 @@ async def test_hundreds_of_schedules_that_are_due_at_once_are_run_in_bounded_ste
         pass
     await scene.client.eval(
         "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZADD', KEYS[1], 1, id);"
-        "redis.call('HSET', ARGV[1] .. id, 'at', 1) end redis.call('HSET', KEYS[2], 'schedule_at', 1)",
-        2, f"{scene.prefix}schedules", scene.queue.keys.meta, f"{scene.prefix}schedule:",
+        "redis.call('HSET', ARGV[1] .. id, 'at', 1) end",
+        1, f"{scene.prefix}schedules", f"{scene.prefix}schedule:",
     )  # fmt: skip
+    await scene.change_meta(schedule_at=1)
     assert [await scene.scripts.move_due_jobs(100) for _ in range(11)] == [100] * 9 + [25, 0]
     assert (await scene.queue.get_counts())["waiting"] == 250
     await check_queue(scene.queue)

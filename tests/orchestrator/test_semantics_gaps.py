@@ -83,9 +83,8 @@ async def test_a_wake_up_that_was_lost_costs_no_more_than_a_look(queue: Queue, u
             return any(each["cmd"] == "bzpopmin" and "b" in each["flags"] for each in clients)
 
         await wait_until(sleeps)
-        await change_meta(
-            client, queue.keys.meta, paused=None
-        )  # as if `resume` had been cut off before it woke anybody
+        # as if `resume` had been cut off before it woke anybody:
+        await change_meta(client, queue.keys.meta, paused=None)
         began = time.monotonic()
         await ended(queue, job.id)
     assert time.monotonic() - began < 5

@@ -45,6 +45,14 @@ async def _(scene: Scene) -> Call:
     return call("t", [("a", b'{"n":"paint"}', b"{}")])
 
 
+@scenario("add_jobs", "where somebody else wrote to the stream, with a later id")
+async def _(scene: Scene) -> Call:
+    await scene.client.xadd(f"{scene.prefix}events", {"e": '{"type":"foreign"}'}, id="9999999999999-0")
+    await scene.add("a")
+    await scene.client.xadd(f"{scene.prefix}events", {"e": '{"type":"foreign"}'}, id="9999999999999-7")
+    return call("t", [("new", b'{"n":"paint"}', b"{}")])
+
+
 @scenario("add_jobs", "to a queue with as many as may wait")
 async def _(scene: Scene) -> Call:
     await scene.add("a", delay_ms=50_000)

@@ -82,6 +82,13 @@ async def _(scene: Scene) -> Call:
     return call("t", "a")
 
 
+@scenario("get_meta", "of numbers and texts, and of what is not there")
+async def _(scene: Scene) -> Call:
+    await scene.add("a")
+    await scene.scripts.set_limits("s", concurrency=3)
+    return call("epoch", "concurrency", "rate_max")
+
+
 @scenario("get_limits", "of a queue without any")
 async def _(scene: Scene) -> Call:
     return call()

@@ -25,6 +25,7 @@ class ReadingRules(RuledMachine):
             self.call("get_counts_per_priority", [0, 1, pick])
         elif what == 5:
             self.call("get_limits")
+            self.call("get_meta", "epoch", "paused", "concurrency", "limited_until", "metrics")
         elif events:
             known = events[pick % len(events)].id
             unknown = f"{self.model.now + 1}-{pick}"

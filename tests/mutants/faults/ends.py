@@ -56,7 +56,7 @@ FAULTS = [
         ("job.run, #birth, birth)", "1, #birth, birth)", "a retried job is in its first run"),
         ("packed(job), 'KEEPTTL')", "packed(job))", "a record that ends by itself stays when it is written"),
         (
-            "    if unsaved[key] then\n        write_records()",
+            "    if unsaved[key] then\n        write_texts()",
             "    if unsaved[key] then",
             "a call does not read what it wrote",
         ),
@@ -83,9 +83,9 @@ FAULTS = [
     ),
     *faults_of(
         "includes/count_up.lua",
-        ("totals[kind] ~= before[kind]", "totals[kind] == before[kind]", "minutes count what did not grow"),
-        ("if meta.minute ~= minute then", "if not meta.minute then", "all counts are of the first minute"),
-        ("int(totals[kind] - before[kind])", "int(totals[kind])", "a minute counts all the ones before it"),
+        ("meta[kind] ~= before[kind]", "meta[kind] == before[kind]", "minutes count what did not grow"),
+        ("if meta.minute ~= this_minute then", "if meta.minute == 0 then", "all counts are of the first minute"),
+        ("int(meta[kind] - before[kind])", "int(meta[kind])", "a minute counts all the ones before it"),
     ),
     *faults_of(
         "includes/history.lua",
@@ -112,27 +112,37 @@ FAULTS = [
     *faults_of(
         "includes/gather.lua",
         (
-            "if coming and coming[set] or going and going[set] then",
-            "if going and going[set] then",
+            "if entering[key] or leaving[key] then",
+            "if leaving[key] then",
             "who reads a set does not find what the call put there",
         ),
         (
-            "if coming and coming[set] or going and going[set] then",
-            "if coming and coming[set] then",
+            "if entering[key] or leaving[key] then",
+            "if entering[key] then",
             "who reads a set finds what the call took from it",
         ),
     ),
     *faults_of(
         "includes/read_meta.lua",
         (
-            "redis.call('HSET', queue .. 'meta', unpack(flat))",
+            "unsaved[queue .. 'meta'] = pack_meta(meta)",
             "local _ = queue",
             "what a call notes of its queue is lost",
+        ),
+        ("if meta.major ~= MAJOR then", "if false then", "data of another layout are changed"),
+        (
+            "info and info['last-generated-id'] or '0-0'",
+            "'0-0'",
+            "a new life's events come before those of the old one",
         ),
     ),
     *faults_of(
         "includes/new_jobs.lua",
-        ("jobs.are_new and not made_now[prefix .. job.id]", "jobs.are_new", "an id twice in a call makes two jobs"),
+        (
+            "jobs.are_new and not (was_written or unsaved[prefix .. 'state:' .. job.id])",
+            "jobs.are_new",
+            "an id twice in a call makes two jobs",
+        ),
     ),
     *faults_of(
         "includes/take_next.lua",

@@ -17,7 +17,7 @@ FAULTS = [
         ("group.active = group.active + 1", "group.active = group.active", "a group's concurrency never fills"),
         ("group.active = math.max(group.active - 1, 0)", "group.active = 0", "one end frees a whole group"),
         ("group.active >= concurrency", "group.active > concurrency", "one job of a group too many runs"),
-        ("        meta.vtime = exact(group.tag)\n", "", "virtual time stands still"),
+        ("        set_meta('vtime', exact(group.tag))\n", "", "virtual time stands still"),
         ("    if group.tag > virtual_time() then", "    if true then", "virtual time goes back"),
         ("redis.call('ZREM', prefix .. PLACES[group.place], group.id)", "local _ = place", "a group is in two places"),
         ("if (group.limited_until or 0) > now then", "if false then", "a limited group starts jobs"),
