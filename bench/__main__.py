@@ -1,7 +1,7 @@
 """Measures Kargah: `python -m bench [COMMAND] [options]`.
 
-Commands: compare (the default: with its peers, in one run), growth, progress, fleet, profile, all of these (all), and
-api (how fast the service answers).
+Commands: compare (the default: with its peers, in one run), growth, progress, fleet, profile, all of these (all);
+instructions (of the server for a job, counted by valgrind), and api (how fast the service answers).
 """
 
 import argparse
@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import api_latency, compare, fleet, growth, peers, profiling, progress, table
+from bench import api_latency, compare, fleet, growth, instructions, peers, profiling, progress, table
 from bench.server import Server, running
 from bench.workloads import QUICK, WORKLOADS, Sizes, Stage
 
 MAX_ROUNDS = 25
 FLEET_PEERS = ("kargah", "bullmq")
-COUNTS = {"progress": 10_000, "fleet": 20_000, "profile": 10_000}
-QUICK_COUNTS = {"progress": 1000, "fleet": 4000, "profile": 2000}
+COUNTS = {"progress": 10_000, "fleet": 20_000, "profile": 10_000, "instructions": 320}
+QUICK_COUNTS = {"progress": 1000, "fleet": 4000, "profile": 2000, "instructions": 96}
 
 
 def main() -> int:
@@ -26,6 +26,8 @@ def main() -> int:
     if sys.argv[1:2] == ["api"]:
         return asyncio.run(api_latency.main(sys.argv[2:]))
     options = parse(sys.argv[1:])
+    if options.command == "instructions":
+        return show_instructions(options)
     wanted = list(COMMANDS) if options.command == "all" else [options.command]
     failures = 0
     with running(options.server, 0 if options.pin else None) as server:
@@ -45,7 +47,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=description[2], formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", nargs="?", choices=(*COMMANDS, "all", "api"), default="compare")
+    parser.add_argument("command", nargs="?", choices=(*COMMANDS, "all", "instructions", "api"), default="compare")
     parser.add_argument("--quick", action="store_true", help="small counts and one round, to see that it works")
     parser.add_argument("--rounds", type=int, help="how often each is played (3; with --quick 1)")
     parser.add_argument("--only", type=_names, default=(), metavar="NAME,…", help="of " + ", ".join(peers.NAMES))
@@ -98,7 +100,7 @@ def show_growth(server: Server, options: argparse.Namespace) -> int:
     """What is there does not matter, or does it?"""
     largest = options.count or (growth.SIZES[1] if options.quick else growth.SIZES[2])
     sizes = sorted({min(size, largest) for size in growth.SIZES})
-    show(growth.render(asyncio.run(growth.growth(server, sizes, say, min(growth.GROUPS, largest)))))
+    show(growth.render(asyncio.run(growth.growth(server.kind, sizes, say, min(growth.GROUPS, largest)))))
     return 0
 
 
@@ -120,6 +122,16 @@ def show_fleet(server: Server, options: argparse.Namespace) -> int:
 def show_profile(server: Server, options: argparse.Namespace) -> int:
     """Where the time goes."""
     show(profiling.render(asyncio.run(profiling.profile(server, count_of(options, "profile")))))
+    return 0
+
+
+def show_instructions(options: argparse.Namespace) -> int:
+    """What jobs cost whatever else the machine does."""
+    show(
+        instructions.render(
+            asyncio.run(instructions.instructions(options.server, count_of(options, "instructions"), say))
+        )
+    )
     return 0
 
 

@@ -84,12 +84,15 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(kind: str, core: int | None = None) -> Iterator[Server]:
-    """A server of this kind ("valkey", "redis"), on one core if one is named; ended, and its files removed, at exit."""
+def running(kind: str, core: int | None = None, wrapper: Sequence[str] = ()) -> Iterator[Server]:
+    """A server of this kind ("valkey", "redis"), on one core if one is named; ended, and its files removed, at exit.
+
+    wrapper: a command that runs it, such as valgrind.
+    """
     with tempfile.TemporaryDirectory(prefix="kargah-bench-") as name:
         folder = Path(name)
         options = OPTIONS | {"unixsocket": str(folder / "s.sock"), "dir": name}
-        command = [_binary(kind), *(word for key, value in options.items() for word in (f"--{key}", value))]
+        command = [*wrapper, _binary(kind), *(word for key, value in options.items() for word in (f"--{key}", value))]
         process = subprocess.Popen(
             pinned(command, core),
             stdout=subprocess.DEVNULL,
