@@ -105,16 +105,17 @@ class Adding(Reading):
                 return met
             met_before = added.job_id
 
-    async def _add_with_others(self, job: NewParts) -> Added:
+    def _add_with_others(self, job: NewParts) -> Awaitable[Added]:
         """All that are added in one turn of the event loop go in one call."""
         loop = asyncio.get_running_loop()
         turn = self._turn
         if turn is None or not turn.is_open_on(loop):
             turn = self._turn = Turn(loop, self._add_until, self.scripts.deadline_s)
-        return await turn.join(job, len(job[1]) + len(job[2]))
+        return turn.join(job, len(job[1]) + len(job[2]))
 
     async def _add_until(self, jobs: Sequence[NewParts], until: float) -> list[Added | Exception]:
-        await self._register(until)
+        if not self._is_registered():
+            await self._register(until)
         return await self.scripts.add_jobs(new_token(), jobs, until=until)
 
     def _made(self, new: NewJob, added: Added) -> Job:

@@ -50,9 +50,12 @@ class QueueConnection:
         if self._owns_client:
             await self.client.aclose()
 
+    def _is_registered(self) -> bool:
+        return time.monotonic() - self._registered_at < REGISTER_AGAIN_S
+
     async def _register(self, until: float | None = None) -> None:
         """Name this queue to the duties and relays, before its first job; again for a server that lost its memory."""
-        now = time.monotonic()
-        if now - self._registered_at >= REGISTER_AGAIN_S:
+        if not self._is_registered():
+            now = time.monotonic()
             await self.scripts.retrying("SADD", lambda: self.client.sadd(QUEUES_KEY, self.name), until)
             self._registered_at = now

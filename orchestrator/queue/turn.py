@@ -25,6 +25,7 @@ class Turn(Generic[Asked, Answer]):
 
     It goes in one call; in several, one after the other, where it is more than 32 or 1 MiB. The next turn does not wait
     for that. Each caller gets its own answer or its own error, may leave alone, and the call ends when all have left.
+    Who is alone makes the call itself; only for several it is a task's.
 
     send: makes a call, until a deadline by the loop's clock. deadline_s: how long after the turn that is, for all.
     """
@@ -40,8 +41,7 @@ class Turn(Generic[Asked, Answer]):
         self._deadline_s = deadline_s
         self._callers: list[_Caller[Asked, Answer]] = []
         self._is_open = True
-        self._task = loop.create_task(self._run())
-        self._task.add_done_callback(self._end)
+        self._task: asyncio.Task[None] | None = None
 
     def is_open_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether one may join."""
@@ -49,19 +49,38 @@ class Turn(Generic[Asked, Answer]):
 
     async def join(self, asked: Asked, size: int) -> Answer:
         """Ask; `size` in bytes."""
+        is_first = not self._callers
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._callers.append(_Caller(asked, size, answer))
         try:
+            if is_first:
+                await self._come_round()
+                if self._task is None:
+                    return await self._call_alone(asked)
             return await answer
         except asyncio.CancelledError:
             if not (answer.cancel() or answer.cancelled()):
                 answer.exception()  # it came too late; nobody is to be told of it
-            if all(caller.answer.done() for caller in self._callers):
+            if self._task is not None and all(caller.answer.done() for caller in self._callers):
                 self._task.cancel()
             raise
 
+    async def _come_round(self) -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._is_open = False
+            if len(self._callers) > 1:
+                self._task = self._loop.create_task(self._run())
+                self._task.add_done_callback(self._end)
+
+    async def _call_alone(self, asked: Asked) -> Answer:
+        (answer,) = await self._send([asked], self._loop.time() + self._deadline_s)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     async def _run(self) -> None:
-        self._is_open = False
         until = self._loop.time() + self._deadline_s
         waiting = deque(self._callers)
         while callers := _next_call(waiting):
@@ -76,7 +95,6 @@ class Turn(Generic[Asked, Answer]):
 
     def _end(self, task: "asyncio.Task[None]") -> None:
         """Whoever has no answer yet gets the error that ended the calls."""
-        self._is_open = False
         problem = None if task.cancelled() else task.exception()
         for caller in self._callers:
             if caller.answer.done():

@@ -13,6 +13,7 @@ from orchestrator.keys import Keys
 from orchestrator.scripts.connection import Client, drop_connections, node_of
 from orchestrator.scripts.durable import Disk
 from orchestrator.scripts.library import MISSING, is_missing, load
+from orchestrator.scripts.node import NodeClient
 
 DEADLINE_S = 20.0
 """For how long a call is sent again before `OutcomeUnknown`."""
@@ -56,28 +57,36 @@ class ScriptCaller:
         """When Redis last answered, by the event loop's clock."""
 
     async def _run(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
-        return await self.retrying(name, lambda: self._evaluate(name, args), until)
+        return await self._answer(name, lambda deadline: self._evaluate(name, args, deadline), until)
 
     async def _run_adding(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
         """Like `_run`, for what stores jobs: where that has to be durable, the answer waits for the server's disk."""
         disk = self._disk
         if disk is None:
             return await self._run(name, *args, until=until)
-        return await self.retrying(name, lambda: self._evaluate_durably(disk, name, args), until)
+        return await self.retrying(name, lambda: self._call(disk.run, name, args), until)
 
     async def retrying(self, name: str, call: Callable[[], Awaitable[Any]], until: float | None = None) -> Any:
         """Make a call that may be made twice, until it is answered or the deadline is over.
 
         until: the deadline by the event loop's clock, where it began to run before.
         """
+
+        async def limited(deadline: float) -> Any:
+            async with asyncio.timeout_at(deadline):
+                return await call()
+
+        return await self._answer(name, limited, until)
+
+    async def _answer(self, name: str, call: Callable[[float], Awaitable[Any]], until: float | None) -> Any:
+        """The same for a call that is told the deadline, and ends there with a TimeoutError."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.deadline_s if until is None else until
         pause_s = 0.02
         trouble: Exception | None = None
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
-                    answer = await call()
+                answer = await call(deadline)
                 self.answered_at = loop.time()
                 return answer
             except _PASSING as problem:
@@ -97,14 +106,18 @@ class ScriptCaller:
             await asyncio.sleep(wait_s)
             pause_s = min(pause_s * 2, 1.0)
 
-    async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
-        return await self._call(self.client.execute_command, name, args)
-
-    async def _evaluate_durably(self, disk: Disk, name: str, args: Sequence[str | bytes | int]) -> Any:
-        return await self._call(disk.run, name, args)
+    async def _evaluate(self, name: str, args: Sequence[str | bytes | int], until: float) -> Any:
+        if isinstance(self.client, NodeClient):  # which minds the deadline itself, for less
+            try:
+                return await self.client.execute_command(*self._command(name, args), until=until)
+            except redis_errors.ResponseError as problem:
+                if not is_missing(problem):
+                    raise
+        async with asyncio.timeout_at(until):
+            return await self._call(self.client.execute_command, name, args)
 
     async def _call(self, send: Callable[..., Awaitable[Any]], name: str, args: Sequence[str | bytes | int]) -> Any:
-        command = ("FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args)
+        command = self._command(name, args)
         try:
             return await send(*command)
         except redis_errors.ResponseError as problem:
@@ -112,6 +125,9 @@ class ScriptCaller:
                 raise
         await load(await node_of(self.client, self.keys.meta))
         return await send(*command)
+
+    def _command(self, name: str, args: Sequence[str | bytes | int]) -> tuple[str | bytes | int, ...]:
+        return "FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args
 
 
 def error_of(problem: Exception) -> Exception:

@@ -63,6 +63,11 @@ class ClusterClient(Redis):
         for node in nodes:
             await node.aclose(close_connection_pool=True)
 
+    def drop_connection(self) -> None:
+        """As that of each node."""
+        for node in self._nodes.values():
+            node.drop_connection()
+
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command to the node of its key, and after it when the slot has moved or is moving."""
         slot = _slot_of(args)

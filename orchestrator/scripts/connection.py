@@ -65,6 +65,8 @@ async def node_of(client: Client, key: str) -> Client:
 
 async def drop_connections(client: Client) -> None:
     """Let the next calls make new connections: the server behind these is a primary no more."""
+    if isinstance(client, NodeClient | ClusterClient):
+        client.drop_connection()
     with contextlib.suppress(redis_errors.RedisError, OSError):
         await client.connection_pool.disconnect(inuse_connections=False)
 

@@ -99,7 +99,9 @@ class Claimer:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                async with nullcontext() if given_up_at is None else asyncio.timeout_at(given_up_at):
+                if given_up_at is None:
+                    return await call(token)
+                async with asyncio.timeout_at(given_up_at):
                     return await call(token)
             except TimeoutError:
                 return None

@@ -45,7 +45,7 @@ class _Scripts(Scripts):
         if not client.function_list(self._library.name):
             client.function_load(self._library.text)
 
-    async def _evaluate(self, name: str, args: Sequence[str | bytes | int]) -> Any:
+    async def _evaluate(self, name: str, args: Sequence[str | bytes | int], until: float) -> Any:
         self.taken[name] += 1
         return self.client.fcall(self._library.function(name), 2, self.keys.meta, self.keys.none, *args)
 

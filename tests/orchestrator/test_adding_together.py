@@ -42,10 +42,10 @@ def sizes(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     evaluate = queue.scripts._evaluate
 
-    async def noting(name: str, args: Sequence[str | bytes | int]) -> Any:
+    async def noting(name: str, args: Sequence[str | bytes | int], until: float) -> Any:
         if name == "add_jobs":
             sizes.append((len(args) - 2) // 3)
-        return await evaluate(name, args)
+        return await evaluate(name, args, until)
 
     monkeypatch.setattr(queue.scripts, "_evaluate", noting)
     return sizes
@@ -222,12 +222,52 @@ async def test_an_error_that_comes_as_its_caller_leaves_is_nobodys(caplog: pytes
         callers[0].cancel()
         return [QueueFull("full") for _ in asked]
 
-    callers = ask(send, 1)
+    callers = ask(send, 2)
     await asyncio.wait(callers)
     assert callers[0].cancelled()
+    assert isinstance(callers[1].exception(), QueueFull)
     callers.clear()
     gc.collect()
     assert not caplog.records
+
+
+async def test_who_leaves_before_the_loop_comes_round_leaves_the_others_their_call() -> None:
+    calls: list[list[int]] = []
+
+    async def send(asked: Sequence[int], until: float) -> Sequence[int]:
+        calls.append(list(asked))
+        return asked
+
+    callers = ask(send, 3)
+    asyncio.get_running_loop().call_soon(callers[0].cancel)
+    await asyncio.sleep(0)
+    found = await asyncio.gather(*callers, return_exceptions=True)
+    assert [type(each) for each in found] == [asyncio.CancelledError, int, int]
+    assert calls == [[1, 2]]
+
+    lone = ask(send, 1)
+    asyncio.get_running_loop().call_soon(lone[0].cancel)
+    await asyncio.wait(lone)
+    assert lone[0].cancelled()
+    assert len(calls) == 1, "nothing is sent for nobody"
+
+
+async def test_who_is_alone_takes_its_call_along() -> None:
+    ended: list[bool] = []
+
+    async def send(asked: Sequence[int], until: float) -> Sequence[int]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        return asked
+
+    (caller,) = ask(send, 1)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await end_tasks(caller)
+    assert ended == [True]
+    assert caller.cancelled()
 
 
 async def test_who_waits_for_a_call_that_is_cancelled_is_too() -> None:
@@ -236,9 +276,12 @@ async def test_who_waits_for_a_call_that_is_cancelled_is_too() -> None:
 
     loop = asyncio.get_running_loop()
     turn = Turn(loop, send, 1)
+    callers = [loop.create_task(turn.join(number, 1)) for number in range(2)]
+    while turn._task is None:
+        await asyncio.sleep(0)
     turn._task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn.join(1, 1)
+    await asyncio.wait(callers)
+    assert [caller.cancelled() for caller in callers] == [True, True]
     assert not turn.is_open_on(loop)
 
 
@@ -248,9 +291,10 @@ def test_the_turn_of_a_loop_that_never_came_round_is_not_joined_in_another() -> 
 
     stopped, other = asyncio.new_event_loop(), asyncio.new_event_loop()
     turn = Turn(stopped, send, 1)
+    caller = stopped.create_task(turn.join(1, 1))
     assert turn.is_open_on(stopped)
     assert not turn.is_open_on(other)
-    stopped.run_until_complete(asyncio.sleep(0))
+    assert stopped.run_until_complete(caller) == 1
     assert not turn.is_open_on(stopped)
     stopped.close()
     other.close()

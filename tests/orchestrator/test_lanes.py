@@ -249,9 +249,9 @@ async def test_results_whose_answers_are_lost_are_recorded_once(queue: Queue, ur
     scripts, lost = worker.queue.scripts, 0
     evaluate = scripts._evaluate
 
-    async def losing(name: str, args: Any) -> Any:
+    async def losing(name: str, args: Any, until: float) -> Any:
         nonlocal lost
-        answer = await evaluate(name, args)
+        answer = await evaluate(name, args, until)
         if name.startswith("move_to_") and args[0] not in seen:
             seen.add(args[0])
             lost += 1
