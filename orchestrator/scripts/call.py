@@ -10,7 +10,7 @@ from redis import exceptions as redis_errors
 import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
-from orchestrator.scripts.connection import Client, drop_connections, node_of
+from orchestrator.scripts.connection import Client, drop_connections, node_of, send_together
 from orchestrator.scripts.durable import Disk
 from orchestrator.scripts.library import MISSING, is_missing, load
 from orchestrator.scripts.node import NodeClient
@@ -65,6 +65,16 @@ class ScriptCaller:
         if disk is None:
             return await self._run(name, *args, until=until)
         return await self.retrying(name, lambda: self._call(disk.run, name, args), until)
+
+    async def _run_when_woken(self, blocking: Client, block_s: float, name: str, *args: str | bytes | int) -> Any:
+        """One try of a script, by another client, right behind a read of the marker that blocks for `block_s` at most.
+
+        The server runs it as soon as the read is over. Raises what redis-py raises.
+        """
+        read = ("BZPOPMIN", self.keys.marker, block_s)
+        _, answer = await send_together(blocking, self.keys.marker, read, self._command(name, args))
+        self.answered_at = asyncio.get_running_loop().time()
+        return answer
 
     async def retrying(self, name: str, call: Callable[[], Awaitable[Any]], until: float | None = None) -> Any:
         """Make a call that may be made twice, until it is answered or the deadline is over.

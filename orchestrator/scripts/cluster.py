@@ -95,6 +95,10 @@ class ClusterClient(Redis):
     async def find_node(self, key: str) -> Redis:
         """The client of the node that has `key` now, for what a command cannot do, like subscribing."""
         self._is_stale = True
+        return await self.guess_node(key)
+
+    async def guess_node(self, key: str) -> Redis:
+        """The client of the node that had `key` when it was last looked for; where that is over, it answers MOVED."""
         node: Redis = self._node(await self._owner(key_slot(key.encode())))
         return node
 

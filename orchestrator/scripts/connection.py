@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from redis import exceptions as redis_errors
@@ -61,6 +62,23 @@ def twin(client: Client, *, max_connections: int, timeout_s: float) -> Client:
 async def node_of(client: Client, key: str) -> Client:
     """The client itself, or of a cluster the one of the node that has `key` now: where to subscribe."""
     return await client.find_node(key) if isinstance(client, ClusterClient) else client
+
+
+async def send_together(client: Client, key: str, *commands: Sequence[Any]) -> list[Any]:
+    """The answers to commands that concern one key, or its slot, sent in one packet: when one blocks, the next waits.
+
+    One try. After an error, or a cancellation, the connection is closed: what was not begun by then never is.
+    """
+    node: Any = await client.guess_node(key) if isinstance(client, ClusterClient) else client
+    connection = await node.connection_pool.get_connection()
+    try:
+        await connection.send_packed_command(connection.pack_commands(commands))
+        return [await connection.read_response() for _ in commands]
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        await node.connection_pool.release(connection)
 
 
 async def drop_connections(client: Client) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from orchestrator.job import CancelRequest, Job
 from orchestrator.replies import read_cancel, read_claimed
 from orchestrator.scripts.call import ScriptCaller
+from orchestrator.scripts.connection import Client
 
 PREVIEW_MS = 600_000
 
@@ -58,6 +59,10 @@ class WorkingScripts(ScriptCaller):
         """Claim up to `slots` jobs; `wishes` as the script's header says."""
         reply = await self._run("move_to_active", token, lane, worker, lease_ms, interval_ms, slots, wishes)
         return self._claims([], *reply)
+
+    async def move_to_active_when_woken(self, blocking: Client, block_s: float, *args: str | bytes | int) -> Claims:
+        """The same, with its arguments, once the marker wakes us or `block_s` are over; one try."""
+        return self._claims([], *await self._run_when_woken(blocking, block_s, "move_to_active", *args))
 
     async def move_to_finished(
         self,

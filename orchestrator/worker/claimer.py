@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -18,10 +18,13 @@ from orchestrator.worker.wishes import Wishes
 log = get_logger("worker")
 
 BLOCK_S = 2.0
+MARGIN_S = 3.0
+AHEAD_OF_LEASE = 1 / 8
+"""With a third of the lease, after which it is renewed, it is below the half at which the keeper takes it for late."""
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
 
-Call: TypeAlias = Callable[[str], Awaitable[Claims]]
+_T = TypeVar("_T")
 UnderWay: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 
@@ -62,10 +65,15 @@ class Claimer:
         self.looking = asyncio.Lock()
         self._changed: asyncio.Future[None] | None = None
         self._calls = 0
+        self._has_failed = False
 
     def is_looking(self) -> bool:
         """Whether somebody is idle and waits for a job."""
         return self.looking.locked()
+
+    def may_call_ahead(self) -> bool:
+        """Whether `call_ahead` is of use; not again, after it failed, before a sleep of the usual kind."""
+        return not (self.is_choosy or self._has_failed)
 
     def look_again(self) -> None:
         """Something changed that whoever sleeps should know."""
@@ -77,40 +85,65 @@ class Claimer:
 
         A slot takes a job, or a batch. None when stopping without Redis.
         """
-
-        async def call(token: str) -> Claims:
-            may_claim = not (self._stopping.is_set() or self.is_paused)
-            jobs = slots * self._wishes.slots if may_claim else 0
-            who = token, lane, self._worker, self._lease_ms, self._interval_ms, jobs
-            scripts, wishes = self._queue.scripts, self._wishes.encode()
-            if finishes:
-                return await scripts.move_to_finished(*who, finishes, wishes, self._keep)
-            return await scripts.move_to_active(*who, wishes)
-
         self.sent_at[lane] = time.monotonic()
-        with self.under_way(lane):
-            return await self._until_answered(call)
+        return await self._until_answered(lane, self._new_token(), finishes, slots)
 
-    async def _until_answered(self, call: Call) -> Claims | None:
-        """Make a call of a lane under one token until it is answered; None when stopping without Redis."""
-        self._calls += 1
-        token = f"{self._calls}-{new_token()}"  # the number tells a late copy of the call from the newest
+    async def call_ahead(self, lane: str, sleep_ms: int) -> Claims | None:
+        """Sleep, and claim for one slot by a call that the server has before the sleep ends: what wakes us brings it.
+
+        When the sleep is ended early, or anything goes wrong, the same call goes the usual way: it finds what its first
+        copy did. It sleeps for a small part of the lease at most, since a claim may be as old as the sleep.
+        """
+        self.sent_at[lane] = time.monotonic()
+        token = self._new_token()
+        async with self.looking:
+            block_s = min(_block_s(sleep_ms), self._lease_ms * AHEAD_OF_LEASE / 1000)
+            claims = await self._until_changed(self._send_ahead(lane, token, block_s), block_s + MARGIN_S)
+        return await self._until_answered(lane, token, slots=1) if claims is None else claims
+
+    async def _send_ahead(self, lane: str, token: str, block_s: float) -> Claims | None:
+        call = (*self._who(lane, token), 1, self._wishes.encode())
+        try:
+            return await self._queue.scripts.move_to_active_when_woken(self._blocking, block_s, *call)
+        except (RedisError, OSError):
+            self._has_failed = True
+            return None
+
+    async def _send(self, lane: str, token: str, finishes: Sequence[Finish], slots: int) -> Claims:
+        who, wishes = self._who(lane, token), self._wishes.encode()
+        jobs = 0 if self._stopping.is_set() or self.is_paused else slots * self._wishes.slots
+        if finishes:
+            return await self._queue.scripts.move_to_finished(*who, jobs, finishes, wishes, self._keep)
+        return await self._queue.scripts.move_to_active(*who, jobs, wishes)
+
+    async def _until_answered(
+        self, lane: str, token: str, finishes: Sequence[Finish] = (), slots: int = 0
+    ) -> Claims | None:
+        """Make a call of a lane until it is answered; None when stopping without Redis."""
         given_up_at: float | None = None
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                if given_up_at is None:
-                    return await call(token)
-                async with asyncio.timeout_at(given_up_at):
-                    return await call(token)
-            except TimeoutError:
-                return None
-            except StoreUnavailable as problem:
-                log.warning("worker.waiting_for_redis", worker=self._worker, problem=problem)
-                self._on_trouble(problem)
-            if self._stopping.is_set() and given_up_at is None:
-                given_up_at = loop.time() + LAST_CALLS_S
-            await asyncio.sleep(RETRY_S)
+        with self.under_way(lane):
+            while True:
+                try:
+                    if given_up_at is None:
+                        return await self._send(lane, token, finishes, slots)
+                    async with asyncio.timeout_at(given_up_at):
+                        return await self._send(lane, token, finishes, slots)
+                except TimeoutError:
+                    return None
+                except StoreUnavailable as problem:
+                    log.warning("worker.waiting_for_redis", worker=self._worker, problem=problem)
+                    self._on_trouble(problem)
+                if self._stopping.is_set() and given_up_at is None:
+                    given_up_at = loop.time() + LAST_CALLS_S
+                await asyncio.sleep(RETRY_S)
+
+    def _who(self, lane: str, token: str) -> tuple[str, str, str, int, int]:
+        return token, lane, self._worker, self._lease_ms, self._interval_ms
+
+    def _new_token(self) -> str:
+        self._calls += 1
+        return f"{self._calls}-{new_token()}"  # the number tells a late copy of the call from the newest
 
     async def sleep(self, sleep_ms: int, *, is_deaf: bool = False) -> None:
         """Until woken by the marker, but never longer than `sleep_ms` or `BLOCK_S`: a lost marker costs only that.
@@ -120,15 +153,20 @@ class Claimer:
         """
         if self._stopping.is_set():
             return
-        block_s = BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
+        self._has_failed = False
+        block_s = _block_s(sleep_ms)
+        await self._until_changed(asyncio.sleep(block_s) if is_deaf or self.is_paused else self._read_marker(block_s))
+
+    async def _until_changed(self, resting: Coroutine[Any, Any, _T], timeout_s: float | None = None) -> _T | None:
+        """What it returns; None when `look_again` ended it, or its time was over."""
         self._changed = asyncio.get_running_loop().create_future()
-        is_deaf = is_deaf or self.is_paused
-        resting = asyncio.create_task(asyncio.sleep(block_s) if is_deaf else self._read_marker(block_s))
+        task = asyncio.create_task(resting)
         try:
-            await asyncio.wait((resting, self._changed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, self._changed), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._changed = None
-            await end_tasks(resting)
+            await end_tasks(task)
+        return None if task.cancelled() else task.result()
 
     async def _read_marker(self, block_s: float) -> None:
         try:
@@ -138,8 +176,12 @@ class Claimer:
             await asyncio.sleep(RETRY_S)
 
 
+def _block_s(sleep_ms: int) -> float:
+    return BLOCK_S if sleep_ms < 0 else min(max(sleep_ms, 1) / 1000, BLOCK_S)
+
+
 def blocking_twin(redis: "str | Client") -> Client:
     """A client of its own for blocking reads: they hold a connection, and outlast the usual socket timeout."""
     if isinstance(redis, str):
-        return connect(redis, max_connections=2, timeout_s=BLOCK_S + 3)
-    return twin(redis, max_connections=2, timeout_s=BLOCK_S + 3)
+        return connect(redis, max_connections=2, timeout_s=BLOCK_S + MARGIN_S)
+    return twin(redis, max_connections=2, timeout_s=BLOCK_S + MARGIN_S)

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from orchestrator.scripts import Claim, end_tasks
+from orchestrator.scripts import Claim, Claims, Finish, end_tasks
 from orchestrator.worker.claimer import Claimer
 from orchestrator.worker.leases import Leases
 from orchestrator.worker.running import JobRunner
@@ -66,35 +66,52 @@ class Lanes:
 
     async def _work(self, lane: str) -> None:
         while await self._is_due():
-            finishes, slots = self._runner.take_ended(self._most()), self._free_slots()
-            if self._runner.ended:
-                self._wake()  # there is more than this call takes
-            self._asked += slots
-            hints = self._hints
-            try:
-                claims = await self._claimer.call(lane, finishes, slots)
-                self._runner.note_recorded(finishes, claims)
-                if claims is not None:
-                    if slots:
-                        self._is_dry = len(claims.claims) < slots and hints == self._hints
-                        self._sleep_ms, self._is_deaf = claims.sleep_ms, claims.is_deaf
-                    await self._begin(lane, claims.claims)
-            finally:
-                self._asked -= slots
+            if self._runner.ended or not self._is_dry:
+                await self._call(lane)
+            else:
+                await self._look_out(lane)
         self._wake()  # the other one may end, too
 
     async def _is_due(self) -> bool:
-        """Wait until there is something to record or to ask for; False when there will be nothing more."""
+        """Wait until there is something to record, to ask for or to look out for; False when there will be nothing."""
         while not self._runner.ended:
             if self._stopping.is_set() and not self._runner.attempts:
                 return False
-            if self._may_ask() and not self._is_dry:
+            if self._may_ask() and not (self._is_dry and self._claimer.is_looking()):
                 return True
-            if self._may_ask() and not self._claimer.is_looking():
-                await self._look_out()
-            else:
-                await self._until_woken()
+            await self._until_woken()
         return True
+
+    async def _call(self, lane: str) -> None:
+        finishes, slots = self._runner.take_ended(self._most()), self._free_slots()
+        if self._runner.ended:
+            self._wake()  # there is more than this call takes
+        await self._take(lane, self._claimer.call(lane, finishes, slots), finishes, slots)
+
+    async def _look_out(self, lane: str) -> None:
+        """Sleep until there may be work. A worker that runs nothing, so that nothing holds its loop, is handed it."""
+        is_idle = not (self._asked or self._runner.busy or self._runner.attempts)
+        if is_idle and not self._is_deaf and self._claimer.may_call_ahead():
+            await self._take(lane, self._claimer.call_ahead(lane, self._sleep_ms), [], 1)
+        else:
+            async with self._claimer.looking:
+                await self._claimer.sleep(self._sleep_ms, is_deaf=self._is_deaf)
+            self._hint()
+
+    async def _take(self, lane: str, call: Awaitable[Claims | None], finishes: list[Finish], slots: int) -> None:
+        """Wait for what a call brings, and begin that."""
+        self._asked += slots
+        hints = self._hints
+        try:
+            claims = await call
+            self._runner.note_recorded(finishes, claims)
+            if claims is not None:
+                if slots:
+                    self._is_dry = len(claims.claims) < slots and hints == self._hints
+                    self._sleep_ms, self._is_deaf = claims.sleep_ms, claims.is_deaf
+                await self._begin(lane, claims.claims)
+        finally:
+            self._asked -= slots
 
     def _may_ask(self) -> bool:
         return not (self._stopping.is_set() or self._claimer.is_paused) and self._free_slots() > 0
@@ -106,11 +123,6 @@ class Lanes:
 
     def _most(self) -> int:
         return MOST_AT_ONCE if self._claimer.is_choosy else min((self._concurrency() + 1) // 2, MOST_AT_ONCE)
-
-    async def _look_out(self) -> None:
-        async with self._claimer.looking:
-            await self._claimer.sleep(self._sleep_ms, is_deaf=self._is_deaf)
-        self._hint()
 
     def _hint(self) -> None:
         """There may be work, also where an answer that is on its way says that there is none."""
