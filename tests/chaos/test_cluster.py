@@ -21,6 +21,7 @@ from orchestrator.worker import Worker
 from tests.chaos.checks import IS_FULL, Load, Spawn, count, size, until_completed
 from tests.conftest import wait_until
 from tests.invariants import check_queue
+from tests.orchestrator.ways import Ways
 from tests.servers import CLUSTER_KINDS, Server, ServerCluster, require
 from tests.webhooks.rig import Rig
 from webhooks.relay import Relay
@@ -158,6 +159,37 @@ async def test_an_idle_worker_and_a_quiet_watcher_follow_a_failover(cluster: Ser
         assert [event.type for event in await until_seen(watch, 3)] == ["added", "active", "completed"]
     master.start()
     await asyncio.to_thread(cluster.wait_for_replicas)
+
+
+async def test_an_idle_worker_is_handed_jobs_also_after_it_slept_at_the_wrong_node(
+    cluster: ServerCluster, clustered: Queue
+) -> None:
+    made_at_start: list[int] = []
+
+    async def process(job: ActiveJob) -> None:
+        made_at_start.append(len(ways.usual))
+
+    async def is_handed_a_job() -> None:
+        node = await asyncio.to_thread(cluster.master_of, clustered.keys.marker)
+        await wait_until(lambda: ways.is_ahead and b"cmd=bzpopmin" in node.ask("CLIENT", "LIST"))
+        made = len(ways.usual)
+        job = await clustered.add("paint")
+        await until_completed(clustered, job.id)
+        assert made_at_start.pop() == made, "no call but the one that was there already"
+
+    worker = Worker(clustered.name, process, cluster.url)
+    ways = Ways(worker)
+    blocking: Any = worker._blocking
+    slot = key_slot(clustered.keys.marker.encode())
+    async with worker:
+        await is_handed_a_job()
+        owner = await blocking._owner(slot)
+        wrong = next(address for address in blocking._owners if address != owner)
+        blocking._moved[slot] = wrong  # as if it had moved from there
+        worker._claimer.look_again()
+        await wait_until(lambda: blocking._moved.get(slot) == owner)
+        await is_handed_a_job()
+    await check_queue(clustered)
 
 
 @pytest.mark.skipif(not IS_FULL, reason="ten seconds; run by `make chaos`")

@@ -4,6 +4,8 @@ import asyncio
 import random
 import signal
 import subprocess
+import time
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from orchestrator.job import JobOptions, JobState
 from orchestrator.queue import Queue
 from orchestrator.scripts import Client
 from orchestrator.worker import Worker
-from tests.chaos.checks import LONG_S, Load, Spawn, assert_completed_once, count, ledger, size
+from tests.chaos.checks import LONG_S, Load, Spawn, assert_completed_once, count, ledger, size, until_completed
 from tests.chaos.worker_process import Work, ledger_key
 from tests.conftest import wait_until
 from tests.invariants import check_history, check_queue
@@ -141,3 +143,50 @@ async def test_a_worker_that_wakes_up_late_is_fenced(queue: Queue, url: str, spa
     assert winner.state is JobState.COMPLETED
     assert winner.result_as(str) != held.lease
     assert sent.id == "next"
+
+
+async def test_a_job_that_is_handed_to_a_stopped_worker_runs_elsewhere_after_its_lease(
+    queue: Queue, url: str, spawn: Spawn
+) -> None:
+    """The server runs the call that an idle worker has sent ahead, also when nobody is there to read the answer."""
+    lease_ms = 4000
+    stopped = spawn(lease_ms=lease_ms, interval_ms=200)
+    client: Any = queue.client
+    ran: list[str] = []
+
+    async def is_handed_one() -> bool:
+        """Stop the worker and add a job; False when it slept no more by then."""
+        clients = await client.client_list()
+        if not any(each["cmd"] == "bzpopmin" and "b" in each["flags"] for each in clients):
+            return False
+        stopped.send_signal(signal.SIGSTOP)
+        job = await queue.add("work", Work())
+        if (await queue.get_counts())["active"] == 1:
+            added.append(job.id)
+            return True
+        stopped.send_signal(signal.SIGCONT)
+        await until_completed(queue, job.id)
+        return False
+
+    async def process(job: ActiveJob) -> str:
+        ran.append(job.id)
+        return job.lease
+
+    added: list[str] = []
+    await wait_until(is_handed_one, LONG_S)
+    handed_at = time.monotonic()
+    second = await queue.add("work", Work())
+    async with Worker(queue.name, process, url, lease_ms=lease_ms, interval_ms=200):
+        await until_completed(queue, second.id)
+        assert time.monotonic() - handed_at < lease_ms / 1000, "no more than one job waits for the lease"
+        await until_completed(queue, added[0])
+        assert time.monotonic() - handed_at > lease_ms / 1000 - 0.5
+        stopped.send_signal(signal.SIGCONT)
+        third = await queue.add("work", Work())
+        await until_completed(queue, third.id)
+    stopped.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(stopped.wait, LONG_S) == 0
+    assert await ledger(queue.client, queue.name, added[0]) == [], "the worker that was stopped has not begun it"
+    assert ran[:2] == [second.id, added[0]]
+    check_history(await queue.get_history(added[0]))
+    await check_queue(queue)
