@@ -21,6 +21,8 @@ BLOCK_S = 2.0
 MARGIN_S = 3.0
 AHEAD_OF_LEASE = 1 / 8
 """With a third of the lease, after which it is renewed, it is below the half at which the keeper takes it for late."""
+LEAST_AHEAD_S = 0.05
+"""With a shorter lease an idle worker would call too often."""
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
 
@@ -73,7 +75,8 @@ class Claimer:
 
     def may_call_ahead(self) -> bool:
         """Whether `call_ahead` is of use; not again, after it failed, before a sleep of the usual kind."""
-        return not (self.is_choosy or self._has_failed)
+        is_rare = self._lease_ms * AHEAD_OF_LEASE >= LEAST_AHEAD_S * 1000
+        return is_rare and not (self.is_choosy or self._has_failed)
 
     def look_again(self) -> None:
         """Something changed that whoever sleeps should know."""

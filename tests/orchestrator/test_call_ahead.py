@@ -348,6 +348,16 @@ async def test_a_late_copy_of_the_call_claims_nothing(queue: Queue, url: str, ra
 # ── its lease ────────────────────────────────────────────────────────────────────────────────────────
 
 
+async def test_a_worker_with_a_very_short_lease_is_woken_the_usual_way(queue: Queue, url: str, ran: Ran) -> None:
+    worker = Worker(queue.name, ran.process, url, lease_ms=200, interval_ms=100)
+    ways = Ways(worker)
+    async with worker:
+        await until_asleep(queue)
+        job = await queue.add("paint")
+        await ended(queue, job.id)
+    assert not ways.ahead
+
+
 @pytest.mark.parametrize(("lease_ms", "block_s"), [(1000, 0.125), (30_000, BLOCK_S)])
 async def test_a_claim_is_as_good_as_new_when_it_is_read(
     queue: Queue, url: str, ran: Ran, lease_ms: int, block_s: float
