@@ -35,25 +35,32 @@ local function lane_answer(lane, token, finishes)
     if last_token == token then
         return read_lane(stored)
     end
-    local number, newest = call_number(token), call_number(last_token or '')
+    if not last_token or #last_token == #token and last_token < token then
+        return nil -- so many digits, and what comes after them is as long: the texts are in the order of the numbers
+    end
+    local number, newest = call_number(token), call_number(last_token)
     if number and newest and number < newest then
         return late_answer(finishes)
     end
 end
 
+local function joined(words)
+    return #words == 1 and words[1] or table.concat(words, ' ')
+end
+
 local function remember_lane(lane, token, outcomes, claims, sleep_ms, is_deaf)
     local ids = {}
-    for i, job in ipairs(claims) do
-        ids[i] = job.id
+    for i = 1, #claims do
+        ids[i] = claims[i].id
     end
     redis.call('SET', prefix .. 'answer:' .. lane, token .. ' ' .. int(sleep_ms) .. (is_deaf and ' 1\n' or ' 0\n')
-        .. table.concat(outcomes, ' ') .. '\n' .. table.concat(ids, ' '), 'PX', LANE_MS)
+        .. joined(outcomes) .. '\n' .. joined(ids), 'PX', LANE_MS)
 end
 
 local function claim_replies(jobs)
     local replies = {}
-    for i, job in ipairs(jobs) do
-        replies[2 * i - 1], replies[2 * i] = claim_reply(job)
+    for i = 1, #jobs do
+        replies[2 * i - 1], replies[2 * i] = claim_reply(jobs[i])
     end
     return replies
 end

@@ -47,7 +47,8 @@ local function pop_from(key, count)
         ids[#ids + 1] = id_of(popped[i])
     end
     local jobs = load_whole_jobs(ids)
-    for _, job in ipairs(jobs) do
+    for i = 1, #jobs do
+        local job = jobs[i]
         if job.batch_key then
             redis.call('ZREM', prefix .. 'batch:' .. job.batch_key, wait_member(job))
         end
@@ -58,8 +59,8 @@ end
 -- The next jobs in order. Returns whether more groups are to be looked at.
 local function take_in_order(meta, count, start)
     local jobs = pop_from('wait', count)
-    for _, job in ipairs(jobs) do
-        start(job)
+    for i = 1, #jobs do
+        start(jobs[i])
     end
     for _ = #jobs + 1, meta.grouped and count or 0 do
         local group, more = next_group()

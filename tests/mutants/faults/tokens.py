@@ -34,10 +34,11 @@ FAULTS = [
     *faults_of(
         "includes/lane.lua",
         ("number < newest", "number > newest", "a late copy of a claim claims again"),
+        ("last_token < token then", "last_token > token then", "a late copy whose number is as long claims again"),
         ("if last_token == token then", "if last_token ~= token then", "a new call is answered like the last"),
         (
-            "    for i, job in ipairs(claims) do",
-            "    for i, job in ipairs({}) do",
+            "    for i = 1, #claims do",
+            "    for i = 1, 0 do",
             "a claim sent again forgets its jobs",
         ),
     ),
