@@ -1,4 +1,4 @@
-import { act, screen } from "@testing-library/react";
+import { act, screen, waitFor } from "@testing-library/react";
 import { type ComponentProps, useState } from "react";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { Client } from "../api/client";
@@ -45,8 +45,8 @@ describe("the form", () => {
     await user.type(prompt(), "a red circle");
     await user.click(create());
     expect(client.createGeneration).toHaveBeenCalledWith({ prompt: "a red circle" }, expect.stringMatching(/^\w{32}$/));
+    await waitFor(() => expect(screen.getByRole("status").textContent).toBe("Added to the queue."));
     expect(onCreated).toHaveBeenCalledWith(generation());
-    expect(screen.getByRole("status").textContent).toBe("Added to the queue.");
   });
 
   test("sends once, however often it is clicked", async () => {
@@ -73,9 +73,11 @@ describe("the form", () => {
     form({ client: fakeClient({ createGeneration }) });
     await user.type(prompt(), "a star");
     await user.click(create());
-    expect(screen.getByRole("alert").textContent).toContain("it will not be made twice");
+    expect((await screen.findByRole("alert")).textContent).toContain("it will not be made twice");
     await user.click(create());
+    await waitFor(() => expect(screen.getByRole("status").textContent).toBe("Added to the queue."));
     await user.click(create());
+    await waitFor(() => expect(createGeneration).toHaveBeenCalledTimes(3));
     const [first, second, third] = createGeneration.mock.calls.map(([, key]) => key);
     expect(second).toBe(first);
     expect(third).not.toBe(first);
