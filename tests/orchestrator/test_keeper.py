@@ -65,7 +65,7 @@ async def test_it_renews_again_and_again_what_nobody_else_renews(scene: Scene, k
         return len(seen) > 3
 
     await wait_until(was_renewed_often)
-    assert renewals(keeper) >= 3
+    await wait_until(lambda: renewals(keeper) >= 3)  # it counts one once it has the answer
 
 
 async def test_it_leaves_a_lease_alone_that_the_worker_renews_itself(scene: Scene, keeper: Keeper) -> None:
