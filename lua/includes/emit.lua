@@ -12,8 +12,9 @@ local function write_entry(queue, told)
     local most = #texts - told.written == MOST_TOGETHER and MAX_FULL_ENTRIES or MAX_ENTRIES
     local text = #texts == 1 and texts[1] or table.concat(texts, '\n', told.written + 1)
     local reply = redis.pcall('XADD', key, 'MAXLEN', '~', most, told.id, 'e', text)
-    if type(reply) == 'table' and reply.err then -- somebody else wrote to the stream, with a later id
-        redis.call('XADD', key, 'MAXLEN', '~', most, '*', 'e', text)
+    if type(reply) == 'table' and reply.err then -- somebody else wrote to the stream, with a later id: we go on there
+        told.id = redis.call('XADD', key, 'MAXLEN', '~', most, '*', 'e', text)
+        note_event_id(read_metas[queue], told.id)
     end
     told.written = #texts
     return text
@@ -24,8 +25,10 @@ end
 local function publish(text)
     local meta, told = queue_meta(), untold[prefix]
     local ms, number = now, 0
-    if meta.event_ms >= now then
+    if meta.event_ms >= now and meta.event_number < MOST_IN_A_MS then
         ms, number = meta.event_ms, meta.event_number + 1
+    elseif meta.event_ms >= now then
+        ms = meta.event_ms + 1
     end
     meta.event_ms, meta.event_number, meta.is_changed = ms, number, true
     local id = int(ms) .. '-' .. int(number)

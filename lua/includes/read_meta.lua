@@ -4,6 +4,7 @@
 -- This is the only place that knows how.
 local LAYOUT = '5.0'
 local MAJOR, MINOR = 5, 0
+local MOST_IN_A_MS = 4294967295 -- events, by the width of their number in HEAD
 local HEAD = '<BBI6I7I6I6I6I4I5I6I6I6I5I5I5I5I7I7'
 local IS_NO_TEXT = {
     major = true, minor = true, epoch = true, sequence = true, looked_at = true, grace_until = true, event_ms = true,
@@ -58,16 +59,30 @@ local function stream_info()
     return info
 end
 
+-- The newest event's id, which is somebody else's.
+local function note_event_id(meta, id)
+    local ms, number = string.match(id, '^(%d+)%-(%d+)$')
+    meta.event_ms, meta.event_number, meta.is_changed = tonumber(ms), math.min(tonumber(number), MOST_IN_A_MS), true
+end
+
 -- Event ids go on where those of an earlier life ended, if its stream is still there.
 local function new_meta()
+    local meta = unpack_meta(struct.pack(HEAD, MAJOR, MINOR, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
     local info = stream_info()
-    local ms, number = string.match(info and info['last-generated-id'] or '0-0', '^(%d+)%-(%d+)$')
-    return unpack_meta(struct.pack(HEAD, MAJOR, MINOR, 0, 0, 0, 0, tonumber(ms), tonumber(number),
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+    if info then
+        note_event_id(meta, info['last-generated-id'])
+        meta.is_changed = false
+    end
+    return meta
 end
 
 local function refuse_layout(layout)
     return redis.error_reply('LAYOUT_MISMATCH the data are of layout ' .. layout .. ', this version reads ' .. LAYOUT)
+end
+
+-- Before layout 5 the record was a hash, which had no layout until the queue was used.
+local function old_layout(key)
+    return redis.call('EXISTS', key) == 1 and redis.call('HGET', key, 'layout')
 end
 
 local read_metas = {} -- by queue
@@ -76,13 +91,13 @@ local read_metas = {} -- by queue
 local function read_meta()
     local key = prefix .. 'meta'
     local text = redis.call('MGET', key)[1] -- nothing, and no error, where layouts before 5 have a hash
-    if not text and redis.call('EXISTS', key) == 1 then
-        return nil, refuse_layout(redis.call('HGET', key, 'layout') or '?')
+    local old = not text and old_layout(key)
+    if old then
+        return nil, refuse_layout(old)
+    elseif text and string.byte(text) ~= MAJOR then
+        return nil, refuse_layout(string.format('%d.%d', string.byte(text, 1, 2)))
     end
     local meta = text and unpack_meta(text) or new_meta()
-    if meta.major ~= MAJOR then
-        return nil, refuse_layout(string.format('%d.%d', meta.major, meta.minor))
-    end
     read_metas[prefix] = meta
     return meta, nil
 end

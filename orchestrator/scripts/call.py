@@ -117,7 +117,7 @@ class ScriptCaller:
             pause_s = min(pause_s * 2, 1.0)
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int], until: float) -> Any:
-        if isinstance(self.client, NodeClient):  # which minds the deadline itself, for less
+        if isinstance(self.client, NodeClient) and not _only_reads(name):  # it minds the deadline itself, for less
             try:
                 return await self.client.execute_command(*self._command(name, args), until=until)
             except redis_errors.ResponseError as problem:
@@ -137,7 +137,12 @@ class ScriptCaller:
         return await send(*command)
 
     def _command(self, name: str, args: Sequence[str | bytes | int]) -> tuple[str | bytes | int, ...]:
-        return "FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args
+        keys = self.keys.meta, self.keys.none
+        return "FCALL_RO" if _only_reads(name) else "FCALL", lua.library().function(name), 2, *keys, *args
+
+
+def _only_reads(name: str) -> bool:
+    return name.startswith("get_")
 
 
 def error_of(problem: Exception) -> Exception:

@@ -205,7 +205,7 @@ def _slot_of(args: tuple[Any, ...]) -> int | None:
             return key_slot(pattern.encode())
     if name in _OF_A_NODE:
         raise redis_errors.RedisClusterException(f"{name} concerns one node: ask the nodes of the cluster each")
-    if name in ("FCALL", "EVAL", "EVALSHA"):
+    if name in ("FCALL", "FCALL_RO", "EVAL", "EVALSHA"):
         key = rest[2]
     elif name in ("XREAD", "XREADGROUP"):
         key = rest[rest.index(b"STREAMS") + 1]

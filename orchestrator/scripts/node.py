@@ -2,7 +2,8 @@
 
 Problem: a command costs redis-py's asyncio client about 60 µs, most of it spent on locks that nobody waits for, on
 measuring, on packing in Python, and on a task of its own for each write. Choice: scripts, which may all be sent again,
-go through one connection; all else through the pool, past its locks. Price: two lists of the pool are named here.
+go through one connection; all else through the pool, past its locks. So do scripts that only read (FCALL_RO): behind
+their answers, which may be long, no other waits. Price: two lists of the pool and the writer of a connection are named.
 """
 
 import asyncio
@@ -69,6 +70,8 @@ class NodeClient(Redis):
 
         until: for a script, when by the loop's clock its caller gets a TimeoutError and leaves.
         """
+        if args[0] == "FCALL_RO":
+            return await self._read(args)
         if args[0] != "FCALL":
             client: Any = super()  # of whose methods redis-py says no types
             return await client.execute_command(*args, **options)
@@ -77,6 +80,16 @@ class NodeClient(Redis):
         if shared is None or not shared.is_open:
             shared = await self._connected(loop, until)
         return await shared.call(pack_command(args), until)
+
+    async def _read(self, args: tuple[Any, ...]) -> Any:
+        pool: Any = self.connection_pool
+        connection = await pool.get_connection()
+        try:
+            await connection.check_health()
+            connection._writer.write(pack_command(args))  # its answer is waited for anyway
+            return await connection.read_response()
+        finally:
+            await pool.release(connection)
 
     def drop_connection(self) -> None:
         """Let the next script make a new connection; who waits for an answer gets a ConnectionError."""

@@ -24,8 +24,8 @@ _NOTHING = object()
 class SharedConnection(asyncio.Protocol):
     """Takes over a connection of redis-py that is ready.
 
-    A call without an answer for `timeout_s` (None = no limit), and for as long again where it is large enough to wait
-    for the network, ends the connection: nobody knows what is still to come. All who wait then get an error.
+    When nothing has come for `timeout_s` (None = no limit) that a call waits for, and for as long again where it is
+    large enough to wait for the network, this ends: nobody knows what is still to come. All who wait get an error.
 
     most: calls that may be on their way at once; the others wait for their turn.
     """
@@ -40,6 +40,7 @@ class SharedConnection(asyncio.Protocol):
             protocolError=redis_errors.InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
         )
         self._watch: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
         self._is_held_up = False
         self._entrance = asyncio.Lock()
         self._moved = asyncio.Event()
@@ -110,7 +111,7 @@ class SharedConnection(asyncio.Protocol):
         self._watch = None
         if not self._calls or not self.is_open:
             return
-        _, due_at = self._calls[0]
+        due_at = max(self._calls[0][1], self._heard_at + (self._timeout_s or 0.0))  # a long answer takes its time
         if due_at > self.loop.time():
             self._watch = self.loop.call_at(due_at, self._look)
         else:
@@ -120,6 +121,7 @@ class SharedConnection(asyncio.Protocol):
 
     def data_received(self, content: bytes) -> None:
         """Give each answer to the oldest call."""
+        self._heard_at = self.loop.time()
         self._reader.feed(content)
         try:
             while (answer := self._reader.gets()) is not _NOTHING:

@@ -25,6 +25,8 @@ LEAST_AHEAD_S = 0.05
 """With a shorter lease an idle worker would call too often."""
 RETRY_S = 0.5
 LAST_CALLS_S = 8.0
+LAST_LOOK_S = 1.0
+"""For how long a worker that stops asks what the claim of its last sleep came to; most often to nothing."""
 
 _T = TypeVar("_T")
 UnderWay: TypeAlias = Callable[[str], AbstractContextManager[None]]
@@ -123,8 +125,8 @@ class Claimer:
         self, lane: str, token: str, finishes: Sequence[Finish] = (), slots: int = 0
     ) -> Claims | None:
         """Make a call of a lane until it is answered; None when stopping without Redis."""
-        given_up_at: float | None = None
         loop = asyncio.get_running_loop()
+        given_up_at = loop.time() + LAST_LOOK_S if self._stopping.is_set() and not finishes else None
         with self.under_way(lane):
             while True:
                 try:

@@ -59,7 +59,11 @@ async def write_older(scene: Scene) -> None:
     await scene.client.hset(scene.queue.keys.meta, "layout", "4.0")
 
 
-LAYOUTS = {"99.0": write_newer, "4.0": write_older}
+async def write_much_newer(scene: Scene) -> None:
+    await scene.client.set(scene.queue.keys.meta, b"\x06\x02what this version cannot unpack")
+
+
+LAYOUTS = {"99.0": write_newer, "6.2": write_much_newer, "4.0": write_older}
 """How the record of a queue says that another version wrote it; before 5.0 it was a hash."""
 
 

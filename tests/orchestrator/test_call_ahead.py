@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from orchestrator.queue import Queue
 from orchestrator.scripts import Claims, connect
 from orchestrator.scripts.connection import send_together
 from orchestrator.worker import Worker
-from orchestrator.worker.claimer import BLOCK_S
+from orchestrator.worker.claimer import BLOCK_S, LAST_CALLS_S
 from tests.conftest import wait_until
+from tests.faultproxy import FaultProxy
 from tests.invariants import check_queue
 from tests.orchestrator.running import ended, types, until_active
 from tests.orchestrator.ways import Ways
+from tests.servers import Server
 
 pytestmark = pytest.mark.parametrize("server", ["valkey", "redis"], indirect=True)
 
@@ -346,6 +349,20 @@ async def test_a_late_copy_of_the_call_claims_nothing(queue: Queue, url: str, ra
 
 
 # ── its lease ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_idle_worker_stops_soon_though_the_server_is_silent(
+    queue: Queue, server: Server, runtime_folder: Path, ran: Ran
+) -> None:
+    async with FaultProxy(runtime_folder / "silent.sock", server.socket) as proxy:
+        worker = Worker(queue.name, ran.process, proxy.url)
+        ways = Ways(worker)
+        async with worker:
+            await until_asleep(queue, ways)
+            async with proxy.blackhole():
+                began = time.monotonic()
+                await worker.stop()
+                assert time.monotonic() - began < LAST_CALLS_S / 2
 
 
 async def test_a_worker_with_a_very_short_lease_is_woken_the_usual_way(queue: Queue, url: str, ran: Ran) -> None:

@@ -189,20 +189,25 @@ async def test_an_error_within_a_list_is_a_value(node: Server) -> None:
 
 
 @asynccontextmanager
-async def scripted(folder: Path, *answers: bytes) -> AsyncIterator[SharedConnection]:
-    """A connection to a server that answers so, whatever it is asked."""
+async def scripted(
+    folder: Path, *answers: bytes, timeout_s: float = 5.0, pause_s: float = 0.0
+) -> AsyncIterator[SharedConnection]:
+    """A connection to a server that answers so, whatever it is asked; with `pause_s`, byte by byte."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
             await reader.read(1000)
-            writer.write(answer)
+            for byte in answer if pause_s else ():
+                await asyncio.sleep(pause_s)
+                writer.write(bytes([byte]))
+            writer.write(b"" if pause_s else answer)
         await reader.read(1000)
         writer.close()
 
     path = folder / "scripted.sock"
     async with await asyncio.start_unix_server(serve, path):
         reader, writer = await asyncio.open_unix_connection(path)
-        shared = SharedConnection(SimpleNamespace(_reader=reader, _writer=writer, socket_timeout=5.0), 10)
+        shared = SharedConnection(SimpleNamespace(_reader=reader, _writer=writer, socket_timeout=timeout_s), 10)
         yield shared
         await shared.close()
 
@@ -211,6 +216,12 @@ async def test_push_messages_are_nobodys_answer(runtime_folder: Path) -> None:
     push = b">2\r\n+invalidate\r\n*1\r\n$3\r\nkey\r\n"
     async with scripted(runtime_folder, push + b"+a\r\n" + push[:9], push[9:] + b"+b\r\n" + push) as shared:
         assert await shared.call(b"1", None) == b"a"
+        assert await shared.call(b"2", None) == b"b"
+
+
+async def test_a_long_answer_takes_its_time(runtime_folder: Path) -> None:
+    async with scripted(runtime_folder, b"$9\r\nslow bits\r\n", b"+b\r\n", timeout_s=0.3, pause_s=0.05) as shared:
+        assert await shared.call(b"1", None) == b"slow bits"  # in 0.75 s
         assert await shared.call(b"2", None) == b"b"
 
 

@@ -144,6 +144,13 @@ async def test_data_of_another_major_version_are_refused_by_every_call(queue: Qu
     assert await dump(queue.client, queue.keys.prefix) == before
 
 
+async def test_a_queue_that_only_an_idle_worker_of_an_older_version_had_seen_begins_anew(queue: Queue) -> None:
+    await queue.client.hset(queue.keys.meta, "looked_at", 1)  # as layouts before 5 wrote it
+    assert (await queue.get_counts())["waiting"] == 0
+    await queue.add("paint")
+    assert (await queue.get_counts())["waiting"] == 1
+
+
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
 

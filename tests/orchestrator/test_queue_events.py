@@ -60,6 +60,31 @@ async def test_what_was_trimmed_is_not_covered_by_the_entry_after_it(scene: Scen
     assert await scene.queue.events_after(events[8].id) == events[9:]
 
 
+async def test_after_an_event_of_somebody_else_all_ids_are_again_those_of_the_stream(scene: Scene) -> None:
+    await scene.add("a")
+    await scene.client.xadd(scene.queue.keys.events, {"e": '{"type":"foreign","at":1}'}, id="9999999999999-4294967295")
+    await scene.add("b")  # whose id was made before that was known
+    live: list[Event] = []
+    async with scene.client.pubsub(ignore_subscribe_messages=True) as channel:
+        await channel.subscribe(scene.queue.keys.live)
+        while await scene.queue.count() and (claims := (await scene.claim()).claims):
+            await scene.finish(claims[0])
+
+        async def all_came() -> bool:
+            if message := await channel.get_message(timeout=0.1):
+                last_id, _, lines = message["data"].partition(b"\n")
+                live.extend(Event.decode_together(last_id, lines))
+            return types(live)[-1:] == ["drained"]
+
+        await wait_until(all_came)
+    stream = await scene.queue.events_after("0-0")
+    assert stream is not None
+    assert live == stream[-5:]
+    assert [event.id for event in live] == [f"10000000000000-{number}" for number in range(5)]
+    history = await scene.queue.get_history("b")
+    assert [event.id for event in history[1:]] == [event.id for event in live if event.job == "b"]
+
+
 async def test_names_are_told_as_they_are_however_many_there_are(scene: Scene) -> None:
     names = [f'no. {number} "\\ کار' for number in range(250)]
     for name in names:

@@ -49,7 +49,8 @@ async def _(scene: Scene) -> Call:
 async def _(scene: Scene) -> Call:
     await scene.client.xadd(f"{scene.prefix}events", {"e": '{"type":"foreign"}'}, id="9999999999999-0")
     await scene.add("a")
-    await scene.client.xadd(f"{scene.prefix}events", {"e": '{"type":"foreign"}'}, id="9999999999999-7")
+    await scene.client.xadd(f"{scene.prefix}events", {"e": '{"type":"foreign"}'}, id="9999999999999-4294967295")
+    await scene.add("b")
     return call("t", [("new", b'{"n":"paint"}', b"{}")])
 
 

@@ -129,10 +129,10 @@ FAULTS = [
             "local _ = queue",
             "what a call notes of its queue is lost",
         ),
-        ("if meta.major ~= MAJOR then", "if false then", "data of another layout are changed"),
+        ("elseif text and string.byte(text) ~= MAJOR then", "elseif false then", "data of another layout are changed"),
         (
-            "info and info['last-generated-id'] or '0-0'",
-            "'0-0'",
+            "        note_event_id(meta, info['last-generated-id'])\n",
+            "",
             "a new life's events come before those of the old one",
         ),
     ),
