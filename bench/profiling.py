@@ -128,7 +128,7 @@ def _script(command: bytes, names: dict[str, str]) -> str:
     """Which script a call ran; empty for other commands."""
     word, _, rest = command.decode(errors="replace").partition(" ")
     first = rest.partition(" ")[0]
-    return names.get(first, first) if word.upper() in ("EVALSHA", "FCALL", "FCALL_RO") else ""
+    return names.get(first, first) if word.upper() in ("EVALSHA", "FCALL") else ""
 
 
 async def _layers(server: Server, part: Part, count: int) -> dict[str, float]:

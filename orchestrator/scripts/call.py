@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from redis import exceptions as redis_errors
@@ -10,6 +11,7 @@ from redis import exceptions as redis_errors
 import lua
 from orchestrator import errors
 from orchestrator.keys import Keys
+from orchestrator.scripts.cluster import ClusterClient
 from orchestrator.scripts.connection import Client, drop_connections, node_of, send_together
 from orchestrator.scripts.durable import Disk
 from orchestrator.scripts.library import MISSING, is_missing, load
@@ -123,8 +125,11 @@ class ScriptCaller:
             except redis_errors.ResponseError as problem:
                 if not is_missing(problem):
                     raise
+        send: Callable[..., Awaitable[Any]] = self.client.execute_command
+        if isinstance(self.client, NodeClient | ClusterClient):
+            send = partial(send, only_reads=_only_reads(name))
         async with asyncio.timeout_at(until):
-            return await self._call(self.client.execute_command, name, args)
+            return await self._call(send, name, args)
 
     async def _call(self, send: Callable[..., Awaitable[Any]], name: str, args: Sequence[str | bytes | int]) -> Any:
         command = self._command(name, args)
@@ -137,8 +142,7 @@ class ScriptCaller:
         return await send(*command)
 
     def _command(self, name: str, args: Sequence[str | bytes | int]) -> tuple[str | bytes | int, ...]:
-        keys = self.keys.meta, self.keys.none
-        return "FCALL_RO" if _only_reads(name) else "FCALL", lua.library().function(name), 2, *keys, *args
+        return "FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args
 
 
 def _only_reads(name: str) -> bool:

@@ -68,13 +68,13 @@ class ClusterClient(Redis):
         for node in self._nodes.values():
             node.drop_connection()
 
-    async def execute_command(self, *args: Any, **options: Any) -> Any:
+    async def execute_command(self, *args: Any, only_reads: bool = False, **options: Any) -> Any:
         """Send a command to the node of its key, and after it when the slot has moved or is moving."""
         slot = _slot_of(args)
         address = await self._owner(slot)
         for _ in range(MAX_REDIRECTIONS):
             try:
-                return await self._node(address).execute_command(*args, **options)
+                return await self._node(address).execute_command(*args, only_reads=only_reads, **options)
             except redis_errors.MovedError as moved:  # a subclass of AskError
                 address = self._moved[moved.slot_id] = Address(moved.host or address.host, moved.port)
             except redis_errors.AskError as ask:
@@ -205,7 +205,7 @@ def _slot_of(args: tuple[Any, ...]) -> int | None:
             return key_slot(pattern.encode())
     if name in _OF_A_NODE:
         raise redis_errors.RedisClusterException(f"{name} concerns one node: ask the nodes of the cluster each")
-    if name in ("FCALL", "FCALL_RO", "EVAL", "EVALSHA"):
+    if name in ("FCALL", "EVAL", "EVALSHA"):
         key = rest[2]
     elif name in ("XREAD", "XREADGROUP"):
         key = rest[rest.index(b"STREAMS") + 1]

@@ -2,8 +2,8 @@
 
 Problem: a command costs redis-py's asyncio client about 60 µs, most of it spent on locks that nobody waits for, on
 measuring, on packing in Python, and on a task of its own for each write. Choice: scripts, which may all be sent again,
-go through one connection; all else through the pool, past its locks. So do scripts that only read (FCALL_RO): behind
-their answers, which may be long, no other waits. Price: two lists of the pool and the writer of a connection are named.
+go through one connection; all else through the pool, past its locks. So do scripts that only read: behind their
+answers, which may be long, no other waits. Price: two lists of the pool and the writer of a connection are named here.
 """
 
 import asyncio
@@ -65,12 +65,14 @@ class NodeClient(Redis):
         _clients.add(self)
         weakref.finalize(self, _drop_elsewhere, self._shared).atexit = False
 
-    async def execute_command(self, *args: Any, until: float | None = None, **options: Any) -> Any:
+    async def execute_command(
+        self, *args: Any, until: float | None = None, only_reads: bool = False, **options: Any
+    ) -> Any:
         """Send a command and return its answer.
 
         until: for a script, when by the loop's clock its caller gets a TimeoutError and leaves.
         """
-        if args[0] == "FCALL_RO":
+        if only_reads:
             return await self._read(args)
         if args[0] != "FCALL":
             client: Any = super()  # of whose methods redis-py says no types

@@ -3,12 +3,10 @@
 import asyncio
 import gc
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -270,30 +268,6 @@ async def test_a_server_that_falls_silent_is_left(proxy: FaultProxy) -> None:
             assert {type(each) for each in found} == {redis_errors.TimeoutError}
             assert 0.15 < loop.time() - began < 5
             assert await echo(client, "x") == b"x"
-
-
-class HoldsUp(asyncio.Protocol):
-    """Blocks the loop where it reads."""
-
-    def data_received(self, _: bytes) -> None:
-        time.sleep(0.5)
-
-
-@pytest.mark.parametrize("kind", LOOPS)
-def test_a_loop_that_was_held_up_finds_the_answer_that_waits(node: Server, kind: str) -> None:
-    async def calls() -> None:
-        ours, theirs = socket.socketpair()
-        async with client_of(node.url, timeout_s=0.2) as client:
-            shared = await own(client)
-            transport, _ = await asyncio.get_running_loop().create_connection(HoldsUp, sock=ours)
-            theirs.send(b"x")
-            assert await echo(client, "late") == b"late"  # it is there by then, and its time over
-            assert await own(client) is shared
-            transport.close()
-        theirs.close()
-
-    with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
-        runner.run(calls())
 
 
 async def test_a_call_is_answered_as_long_as_it_takes_where_there_is_no_limit(proxy: FaultProxy) -> None:
