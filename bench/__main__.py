@@ -100,7 +100,7 @@ def show_growth(server: Server, options: argparse.Namespace) -> int:
     """What is there does not matter, or does it?"""
     largest = options.count or (growth.SIZES[1] if options.quick else growth.SIZES[2])
     sizes = sorted({min(size, largest) for size in growth.SIZES})
-    show(growth.render(asyncio.run(growth.growth(server.kind, sizes, say, min(growth.GROUPS, largest)))))
+    show(growth.render(asyncio.run(growth.growth(server.kind, sizes, say))))
     return 0
 
 
@@ -127,11 +127,8 @@ def show_profile(server: Server, options: argparse.Namespace) -> int:
 
 def show_instructions(options: argparse.Namespace) -> int:
     """What jobs cost whatever else the machine does."""
-    show(
-        instructions.render(
-            asyncio.run(instructions.instructions(options.server, count_of(options, "instructions"), say))
-        )
-    )
+    found = asyncio.run(instructions.instructions(options.server, count_of(options, "instructions"), say))
+    show(instructions.render(found))
     return 0
 
 

@@ -26,7 +26,7 @@ SLOW_US = 200
 MAX_SLOW = 100_000
 RUN_S = 120.0
 DELAY_MS = 86_400_000
-GROUPS = 10_000
+MOST_GROUPED = 100_000
 SIZES = (1000, 100_000, 1_000_000)
 
 Report = Callable[[str], None]
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
     longest_ms: float
 
 
-async def growth(kind: str, sizes: Sequence[int], report: Report, groups: int = GROUPS) -> list[Cost]:
+async def growth(kind: str, sizes: Sequence[int], report: Report) -> list[Cost]:
     """Measure with `sizes` jobs waiting, with as many delayed as the largest size, and with few and many groups.
 
     kind: of the servers.
@@ -77,9 +77,9 @@ async def growth(kind: str, sizes: Sequence[int], report: Report, groups: int = 
             await begin(f"{size:,} waiting", size, JobOptions, JobOptions)
         for size in sizes[0], sizes[-1]:
             await begin(f"{size:,} delayed", size, lambda: JobOptions(delay_ms=DELAY_MS), JobOptions)
-        for size in sizes[0], min(10 * groups, sizes[-1]):
-            count = size // 10
-            await begin(f"{size:,} waiting in {count:,} groups", size, _in_turn(count), _in_turn(count))
+        for size in sizes[0], min(MOST_GROUPED, sizes[-1]):
+            groups = size // 10
+            await begin(f"{size:,} waiting in {groups:,} groups", size, _in_turn(groups), _in_turn(groups))
         for situation in situations:
             situation.server.ask("CONFIG", "SET", "slowlog-log-slower-than", SLOW_US)
             situation.server.ask("CONFIG", "SET", "slowlog-max-len", MAX_SLOW)

@@ -117,8 +117,8 @@ def library(*scripts: str) -> Library:
     What includes share ends with the number of its include, and is a local where it is used most, else a field of one
     table: Lua allows 200 locals. What they call a number is written as that number. What an include declares at its top
     under a name in lower case is made anew at each call of a script that includes it. One that puts a function into
-    `AT_END`, under its own name, has that called when the script has its reply, however it came to that, and makes them
-    anew itself there.
+    `AT_END`, under its own name, has that called when the script has its reply, however it came to that; it leaves them
+    as they were at first.
     """
     return Library(_name(_sources(), *scripts), lambda: paste(scripts or names(), _read))
 
@@ -148,13 +148,15 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
         _collect(text, [], includes, read)
     seen = _seen(includes | texts)
     shared = _shared(includes, includes | texts, seen)
-    local_names = ", ".join(word for word in shared.values() if not word.startswith("S.") and not word.isdigit())
+    literals = {(name, word): value for name, text in includes.items() for word, value in _literals(text).items()}
+    known = shared | literals
+    local_names = ", ".join(word for word in shared.values() if not word.startswith("S."))
 
     def share(name: str, text: str) -> str:
-        foreign = {word: field for (of, word), field in shared.items() if of in seen[name]}
+        foreign = {word: field for (of, word), field in known.items() if of in seen[name]}
         if twice := foreign.keys() & set(_own_names(texts.get(name) or includes[name])):
             raise IncludeError(f"{name} declares what it includes: {', '.join(sorted(twice))}")
-        return _share(text, foreign | {word: field for (of, word), field in shared.items() if of == name})
+        return _share(text, foreign | {word: field for (of, word), field in known.items() if of == name})
 
     parts = [_BEGIN, f"local {local_names}\n" if local_names else ""]
     for name, text in includes.items():
@@ -202,16 +204,15 @@ def _seen(texts: dict[str, str]) -> dict[str, set[str]]:
 def _shared(includes: dict[str, str], texts: dict[str, str], seen: dict[str, set[str]]) -> dict[tuple[str, str], str]:
     """(Include, what it declares) → the name in the library of what others use, too; the most used first."""
     numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
-    literals = {include: _literals(text) for include, text in includes.items()}
     used = {name: Counter(_TOKEN.findall(text)) for name, text in texts.items()}
     uses = {
         (include, word): sum(used[other][word] for other in seen if include in seen[other])
         for include, text in includes.items()
         for word in _own_names(text)
-        if word not in literals[include]
+        if word not in _literals(text)
     }
     order = sorted((each for each in uses if uses[each]), key=lambda each: -uses[each])
-    return {(include, word): value for include, found in literals.items() for word, value in found.items()} | {
+    return {
         (include, word): f"{'' if place < MOST_LOCALS else 'S.'}{word}_{numbers[include]}"
         for place, (include, word) in enumerate(order)
     }

@@ -2,8 +2,8 @@
 -- Acknowledges outbox entries and deletes them, in one step.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   group  text
 --   ids    text  one or more entry ids

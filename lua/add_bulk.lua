@@ -2,7 +2,7 @@
 -- Stores up to 500 jobs and queues them: all, or when that is refused none.
 --
 -- KEYS
---   meta        hash    the queue's record
+--   meta        string  the queue's record
 --   none        -       never created
 -- ARGV
 --   token       text    request token of the caller; the k-th job's is `<token>.<k>`

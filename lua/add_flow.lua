@@ -2,7 +2,7 @@
 -- Stores flows, trees of jobs in queues of one tag: all of them, or nothing.
 --
 -- KEYS
---   meta        hash    the record of one of the queues
+--   meta        string  the record of one of the queues
 --   none        -       never created
 -- ARGV
 --   token       text    request token of the caller

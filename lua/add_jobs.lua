@@ -2,7 +2,7 @@
 -- Stores jobs of several callers and queues them: each is stored, found to be there or refused for itself.
 --
 -- KEYS
---   meta        hash    the queue's record
+--   meta        string  the queue's record
 --   none        -       never created; a second key makes a moving slot answer before anything runs
 -- ARGV
 --   token       text    request token of the caller; the k-th job's is `<token>.<k>`

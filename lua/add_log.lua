@@ -2,7 +2,7 @@
 -- Adds a line to the job's own log. Numbered like update_progress, in the same series.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   id      text

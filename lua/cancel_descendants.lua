@@ -2,7 +2,7 @@
 -- Goes on telling a family that its root was canceled. Bounded: to be called again.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   id     text    the root

@@ -3,7 +3,7 @@
 -- What is unfinished below it is canceled with it, the first of a large family here, the others by cancel_descendants.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   token   text    request token

@@ -2,7 +2,7 @@
 -- Gives a delayed job another delay, from now.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   token     text    request token

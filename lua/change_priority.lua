@@ -2,7 +2,7 @@
 -- Gives a job that has not finished another priority; a waiting one goes behind those that have it already.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   token     text    request token

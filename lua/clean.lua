@@ -2,7 +2,7 @@
 -- Removes jobs of a state that are older than a grace time. Bounded: to be called again, from behind the ones it kept.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   token     text    request token

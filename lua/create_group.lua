@@ -2,8 +2,8 @@
 -- Creates the outbox and its consumer group, from the first entry on; does nothing when they are there.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   group  text
 -- Returns

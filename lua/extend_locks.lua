@@ -2,7 +2,7 @@
 -- Renews the leases of a worker's running jobs. Accepted at any age while the job is still held.
 --
 -- KEYS
---   meta       hash    the queue's record
+--   meta       string  the queue's record
 --   none       -       never created
 -- ARGV
 --   lease_ms   number  from now

@@ -2,8 +2,8 @@
 -- Stores a delivery, which the service owes: it is taken by a full server too, or the outbox could never empty.
 --
 -- KEYS
---   meta         hash  the queue's record
---   none         -     never created
+--   meta         string  the queue's record
+--   none         -       never created
 -- ARGV
 --   token        text  request token of the relay
 --   id           text  the delivery's id: always the same for an event and a subscription

@@ -2,7 +2,7 @@
 -- A duty: gives a cron's schedule its next slots. Does nothing where the schedule has changed since it was read.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   id        text

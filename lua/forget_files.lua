@@ -2,8 +2,8 @@
 -- Forgets folders of the storage that have been deleted.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   paths  text  one or more, as they stand in `sweep`
 -- Returns

@@ -3,8 +3,8 @@
 -- somebody has yet to delete, and goes with the last of them.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   epoch  text  of the life that is to end, as in `meta`
 --   names  text  up to 500 keys without their prefix

@@ -2,7 +2,7 @@
 -- Reads a page of the children of each of some jobs.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   start  number  from 0

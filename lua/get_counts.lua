@@ -2,8 +2,8 @@
 -- Counts the jobs of each state; records whose retention has ended do not count.
 --
 -- KEYS
---   meta  hash  the queue's record
---   none  -     never created
+--   meta  string  the queue's record
+--   none  -       never created
 -- ARGV
 --   none
 -- Returns

@@ -2,7 +2,7 @@
 -- Counts the waiting jobs of some priorities.
 --
 -- KEYS
---   meta        hash    the queue's record
+--   meta        string  the queue's record
 --   none        -       never created
 -- ARGV
 --   priorities  number  up to 500

@@ -2,7 +2,7 @@
 -- Reads a page of what became of a job's children.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   id      text    the parent

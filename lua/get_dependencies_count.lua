@@ -2,8 +2,8 @@
 -- Counts a job's children by what became of them.
 --
 -- KEYS
---   meta  hash  the queue's record
---   none  -     never created
+--   meta  string  the queue's record
+--   none  -       never created
 -- ARGV
 --   id    text  the parent
 -- Returns

@@ -2,7 +2,7 @@
 -- Reads which folders of the storage may be deleted now.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   count  number  at most

@@ -3,7 +3,7 @@
 -- belongs to another life of the queue, the reader cannot go on without a gap.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   after  text    event id

@@ -2,7 +2,7 @@
 -- Reads a group, and a page of its waiting jobs.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   gid    text    the group

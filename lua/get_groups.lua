@@ -2,7 +2,7 @@
 -- Reads a page of the groups: those in the ring in the order of their turns, then the held ones, then idle ones.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   start  number  from 0

@@ -2,7 +2,7 @@
 -- Reads which schedules need slots, those that know the fewest ahead first.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   count  number  at most

@@ -2,7 +2,7 @@
 -- Reads a job whole: definition, state, history and the queue's newest event id, as of one instant.
 --
 -- KEYS
---   meta     hash    the queue's record
+--   meta     string  the queue's record
 --   none     -       never created
 -- ARGV
 --   id            text

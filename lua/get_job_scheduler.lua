@@ -2,8 +2,8 @@
 -- Reads a schedule, and the server's clock.
 --
 -- KEYS
---   meta  hash  the queue's record
---   none  -     never created
+--   meta  string  the queue's record
+--   none  -       never created
 -- ARGV
 --   id    text
 -- Returns

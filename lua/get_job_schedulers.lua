@@ -2,7 +2,7 @@
 -- Reads a page of the schedules, next first; those without a next slot are the last.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   start  number  from 0

@@ -2,7 +2,7 @@
 -- Reads a page of the jobs of some states, each state's page after the other's.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   start   number  from 0, in each state

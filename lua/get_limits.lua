@@ -2,8 +2,8 @@
 -- Reads the queue's limits, and how long they hold up the next start, as of one instant.
 --
 -- KEYS
---   meta  hash  the queue's record
---   none  -     never created
+--   meta  string  the queue's record
+--   none  -       never created
 -- ARGV
 --   none
 -- Returns

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- How a queue is set.
+-- Reads how a queue is set.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   names     text    of the record, see lua/README.md
 -- Returns
---   the texts of these names, "" where there is none
+--   what the record has under each of these names, as text; of texts that it does not have ""
 -- Errors
 --   LAYOUT_MISMATCH
 -- Events

@@ -2,7 +2,7 @@
 -- Reads one counter, minute by minute. The present minute counts at once.
 --
 -- KEYS
---   meta          hash    the queue's record
+--   meta          string  the queue's record
 --   none          -       never created
 -- ARGV
 --   kind          text    what was counted, see `totals` in lua/README.md

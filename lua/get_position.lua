@@ -2,8 +2,8 @@
 -- Reads why a job waits: what comes before it, what holds it, and how fast the queue moves.
 --
 -- KEYS
---   meta  hash  the queue's record
---   none  -     never created
+--   meta  string  the queue's record
+--   none  -       never created
 -- ARGV
 --   id    text
 -- Returns

@@ -3,7 +3,7 @@
 -- newest first.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   start  number  0 to 1000

@@ -2,7 +2,7 @@
 -- Reads what a monitor asks of a queue, beside the counts of its states.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   alive_ms  number  a worker not heard of for longer does not count

@@ -2,7 +2,7 @@
 -- Reads a page of the workers that are there, the one heard of last first.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   start     number  from 0

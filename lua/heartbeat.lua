@@ -2,7 +2,7 @@
 -- Says that a worker is there, and what it does; or that it leaves.
 --
 -- KEYS
---   meta      hash    the queue's record
+--   meta      string  the queue's record
 --   none      -       never created
 -- ARGV
 --   worker    text    the worker's id

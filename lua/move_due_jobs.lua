@@ -3,7 +3,7 @@
 -- their slots; before that, families whose root was canceled are told. Bounded.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   limit  number  jobs of each kind, and a quarter as many schedules

@@ -2,7 +2,7 @@
 -- A duty: jobs whose lease ran out go back to their place in the queue, or fail. Bounded.
 --
 -- KEYS
---   meta         hash    the queue's record
+--   meta         string  the queue's record
 --   none         -       never created
 -- ARGV
 --   lease_ms     number  the workers' lease, for the grace after a gap

@@ -2,7 +2,7 @@
 -- Claims waiting jobs for a worker.
 --
 -- KEYS
---   meta         hash    the queue's record
+--   meta         string  the queue's record
 --   none         -       never created
 -- ARGV
 --   token        text    request token, `<number in the lane>-<random>`; its k-th claim has the lease `<token>.<k>`

@@ -2,7 +2,7 @@
 -- Ends attempts and claims the next jobs in the same round trip.
 --
 -- KEYS
---   meta         hash    the queue's record
+--   meta         string  the queue's record
 --   none         -       never created
 -- ARGV
 --   token        text    request token, `<number in the lane>-<random>`

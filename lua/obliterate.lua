@@ -3,7 +3,7 @@
 -- finds none, then forget_keys removes the rest. Of another life of the queue than the caller's it removes nothing.
 --
 -- KEYS
---   meta        hash    the queue's record
+--   meta        string  the queue's record
 --   none        -       never created
 -- ARGV
 --   epoch       text    of the life that is to end, as in `meta`

@@ -2,7 +2,7 @@
 -- Pauses or resumes a queue: running jobs go on, no other starts.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   token   text    request token

@@ -2,7 +2,7 @@
 -- Makes a delayed job wait no longer; its priority stays.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

@@ -2,7 +2,7 @@
 -- Makes delayed jobs wait no longer, those that are due soonest first; their priorities stay. Bounded.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

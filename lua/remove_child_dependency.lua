@@ -2,7 +2,7 @@
 -- Ends a job's being a child: its parent waits for it no more, and hears nothing of it.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

@@ -2,8 +2,8 @@
 -- Gives a deduplication key free before its time. A job that was kept back for the end of the holder is added now.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   token  text  request token
 --   name   text  the deduplication's id

@@ -3,7 +3,7 @@
 -- count, where a finish had too many to end. Bounded.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   limit  number  jobs of each state

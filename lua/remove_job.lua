@@ -2,7 +2,7 @@
 -- Removes a job that is not running, with its history. All jobs below it go with it, or, when one of them runs, none.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

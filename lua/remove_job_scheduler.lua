@@ -2,8 +2,8 @@
 -- Removes a schedule, and its last iteration if that has not started.
 --
 -- KEYS
---   meta   hash  the queue's record
---   none   -     never created
+--   meta   string  the queue's record
+--   none   -       never created
 -- ARGV
 --   token  text  request token
 --   id     text

@@ -3,7 +3,7 @@
 -- Bounded: a job with more of them is done in several calls.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

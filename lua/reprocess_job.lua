@@ -3,7 +3,7 @@
 -- that did not complete stays: its steps are not done again.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token  text    request token

@@ -2,7 +2,7 @@
 -- Retries finished jobs by hand, those that finished first, first. Bounded: to be called again.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   token     text    request token

@@ -2,7 +2,7 @@
 -- Stores how far a running job has come: what its next attempt begins with. Numbered in the series of update_progress.
 --
 -- KEYS
---   meta    hash    the queue's record
+--   meta    string  the queue's record
 --   none    -       never created
 -- ARGV
 --   id      text

@@ -3,8 +3,8 @@
 -- 0 = no limit.
 --
 -- KEYS
---   meta     hash  the queue's record
---   none     -     never created
+--   meta     string  the queue's record
+--   none     -       never created
 -- ARGV
 --   token    text  request token
 --   gid      text  the group

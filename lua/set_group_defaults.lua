@@ -3,8 +3,8 @@
 -- (ageing_ms, fair_ungrouped). 0 = none.
 --
 -- KEYS
---   meta     hash  the queue's record
---   none     -     never created
+--   meta     string  the queue's record
+--   none     -       never created
 -- ARGV
 --   token    text  request token
 --   changes  JSON  {group_concurrency, group_rate_max, group_rate_ms, group_max_waiting, ageing_ms, …}, what changes

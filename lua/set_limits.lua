@@ -2,7 +2,7 @@
 -- Sets or lifts the queue's limits on starting jobs.
 --
 -- KEYS
---   meta         hash    the queue's record
+--   meta         string  the queue's record
 --   none         -       never created
 -- ARGV
 --   token        text    request token

@@ -2,7 +2,7 @@
 -- Switches a queue's counters on or off; what was counted stays.
 --
 -- KEYS
---   meta     hash    the queue's record
+--   meta     string  the queue's record
 --   none     -       never created
 -- ARGV
 --   token    text    request token

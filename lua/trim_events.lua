@@ -2,7 +2,7 @@
 -- Trims the stream of events to its newest. Readers who had not read the others get a new snapshot.
 --
 -- KEYS
---   meta   hash    the queue's record
+--   meta   string  the queue's record
 --   none   -       never created
 -- ARGV
 --   count  number  how many entries stay; one has up to eight events

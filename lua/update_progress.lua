@@ -2,7 +2,7 @@
 -- Records what a running attempt reports: progress, or a milestone, with a preview picture if there is one.
 --
 -- KEYS
---   meta        hash    the queue's record
+--   meta        string  the queue's record
 --   none        -       never created
 -- ARGV
 --   id          text

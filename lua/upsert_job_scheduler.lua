@@ -3,7 +3,7 @@
 -- timing begins anew. An iteration that has not started is replaced when anything of it changed.
 --
 -- KEYS
---   meta         hash    the queue's record
+--   meta         string  the queue's record
 --   none         -       never created
 -- ARGV
 --   token        text    request token

@@ -108,6 +108,7 @@ def meta_part() -> Part:
     return Part(tuple(re.findall(r"\w+", names[1])), packing[1])
 
 
+@cache
 def counters() -> tuple[list[str], str]:
     """The kinds of what is counted, in their order, and how they are packed."""
     text = (INCLUDES / "count_up.lua").read_text()

@@ -6,12 +6,6 @@ local LAYOUT = '5.0'
 local MAJOR, MINOR = 5, 0
 local MOST_IN_A_MS = 4294967295 -- events, by the width of their number in HEAD
 local HEAD = '<BBI6I7I6I6I6I4I5I6I6I6I5I5I5I5I7I7'
-local IS_NO_TEXT = {
-    major = true, minor = true, epoch = true, sequence = true, looked_at = true, grace_until = true, event_ms = true,
-    event_number = true, minute = true, added = true, started = true, completed = true, failed = true, canceled = true,
-    retried = true, stalled = true, wait_ms = true, run_ms = true,
-    has_texts = true, is_changed = true, is_woken = true, has_past = true, -- of a call
-}
 
 local function unpack_meta(text)
     local major, minor, epoch, sequence, looked_at, grace_until, event_ms, event_number, minute, added, started,
@@ -21,7 +15,7 @@ local function unpack_meta(text)
         grace_until = grace_until, event_ms = event_ms, event_number = event_number, minute = minute, added = added,
         started = started, completed = completed, failed = failed, canceled = canceled, retried = retried,
         stalled = stalled, wait_ms = wait_ms, run_ms = run_ms,
-        has_texts = rest <= #text, is_changed = false, is_woken = false, has_past = nil, -- which keeps room
+        has_texts = rest <= #text, is_changed = false, is_woken = false, has_past = nil, -- of a call; nil keeps room
     }
     if meta.has_texts then
         for name, value in pairs(cmsgpack.unpack(string.sub(text, rest))) do
@@ -40,7 +34,7 @@ local function pack_meta(meta)
     end
     local texts = {}
     for name, value in pairs(meta) do
-        if not IS_NO_TEXT[name] then
+        if type(value) == 'string' then
             texts[name] = value
         end
     end
@@ -59,10 +53,10 @@ local function stream_info()
     return info
 end
 
--- The newest event's id, which is somebody else's.
+-- The newest event's id, where it is not one that we have made.
 local function note_event_id(meta, id)
     local ms, number = string.match(id, '^(%d+)%-(%d+)$')
-    meta.event_ms, meta.event_number, meta.is_changed = tonumber(ms), math.min(tonumber(number), MOST_IN_A_MS), true
+    meta.event_ms, meta.event_number = tonumber(ms), math.min(tonumber(number), MOST_IN_A_MS)
 end
 
 -- Event ids go on where those of an earlier life ended, if its stream is still there.
@@ -71,7 +65,6 @@ local function new_meta()
     local info = stream_info()
     if info then
         note_event_id(meta, info['last-generated-id'])
-        meta.is_changed = false
     end
     return meta
 end

@@ -119,7 +119,8 @@ class ScriptCaller:
             pause_s = min(pause_s * 2, 1.0)
 
     async def _evaluate(self, name: str, args: Sequence[str | bytes | int], until: float) -> Any:
-        if isinstance(self.client, NodeClient) and not _only_reads(name):  # it minds the deadline itself, for less
+        only_reads = name.startswith("get_")
+        if isinstance(self.client, NodeClient) and not only_reads:  # it minds the deadline itself, for less
             try:
                 return await self.client.execute_command(*self._command(name, args), until=until)
             except redis_errors.ResponseError as problem:
@@ -127,7 +128,7 @@ class ScriptCaller:
                     raise
         send: Callable[..., Awaitable[Any]] = self.client.execute_command
         if isinstance(self.client, NodeClient | ClusterClient):
-            send = partial(send, only_reads=_only_reads(name))
+            send = partial(send, only_reads=only_reads)
         async with asyncio.timeout_at(until):
             return await self._call(send, name, args)
 
@@ -143,10 +144,6 @@ class ScriptCaller:
 
     def _command(self, name: str, args: Sequence[str | bytes | int]) -> tuple[str | bytes | int, ...]:
         return "FCALL", lua.library().function(name), 2, self.keys.meta, self.keys.none, *args
-
-
-def _only_reads(name: str) -> bool:
-    return name.startswith("get_")
 
 
 def error_of(problem: Exception) -> Exception:

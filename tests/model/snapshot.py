@@ -1,6 +1,5 @@
 """All that the server holds of a queue, read in one script, and what it should hold by the model."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +9,6 @@ from tests.model.job import FINISHED, ModelJob
 from tests.model.memory import GoneJob
 from tests.model.reference import Reference
 
-LUA = Path(__file__).parents[2] / "lua" / "includes"
 TAIL = 8
 """So many of the newest entries of a history are read after every call: more than one call can add."""
 
