@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 from orchestrator.active_job import ActiveJob
-from orchestrator.endings import Endings, error_of
+from orchestrator.endings import Endings
 from orchestrator.errors import AttemptTimeout, JobCanceled, LeaseLost, ProcessorError, TransientError
+from orchestrator.job import JobError
 from orchestrator.log import get_logger
 from orchestrator.processors import NotStopped
 from orchestrator.scripts import Finish
@@ -76,9 +77,9 @@ class Attempt:
         """For how long it has run."""
         return round((self._loop.time() - self._began) * 1000)
 
-    def log_end(self, finish: Finish, state: str) -> None:
-        """The one line about this attempt."""
-        job, error = self.job, error_of(finish)
+    def log_end(self, error: JobError | None, state: str) -> None:
+        """The one line about this attempt; `error`: why it failed."""
+        job = self.job
         is_well = error is None and state != "LEASE_LOST"
         if is_well and not log.tells_info:
             return

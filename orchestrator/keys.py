@@ -5,6 +5,8 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from orchestrator.errors import InvalidOption
 
@@ -18,10 +20,40 @@ _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
 _MOMENT_SHIFTS = range(40, -1, -10)
 _CHANCE_SHIFTS = range(70, -1, -10)
-_CHANCES = 64
-_chances: list[int] = []
-"""Random numbers of 80 bits that no id has yet: asking the system for each takes longer than all else."""
-os.register_at_fork(after_in_child=_chances.clear)
+_CHANCE_BYTES, _TOKEN_CHARS = 10, 12
+_AT_ONCE = 64
+T = TypeVar("T")
+
+
+class _Stock(Generic[T]):
+    """Random things, made many at a time: asking the system for each takes longer than all else."""
+
+    def __init__(self, make: Callable[[], Iterable[T]]) -> None:
+        self._make = make
+        self._left: list[T] = []
+        os.register_at_fork(after_in_child=self._left.clear)
+
+    def take(self) -> T:
+        """One that nobody else gets."""
+        while True:
+            try:
+                return self._left.pop()
+            except IndexError:  # also where another thread was faster
+                self._left.extend(self._make())
+
+
+def _new_chances() -> list[int]:
+    whole = secrets.token_bytes(_AT_ONCE * _CHANCE_BYTES)
+    return [int.from_bytes(whole[at : at + _CHANCE_BYTES]) for at in range(0, len(whole), _CHANCE_BYTES)]
+
+
+def _new_tokens() -> list[str]:
+    whole = secrets.token_urlsafe(_AT_ONCE * _TOKEN_CHARS * 3 // 4)
+    return [whole[at : at + _TOKEN_CHARS] for at in range(0, len(whole), _TOKEN_CHARS)]
+
+
+_chances = _Stock(_new_chances)
+_tokens = _Stock(_new_tokens)
 
 
 def new_job_id() -> str:
@@ -30,7 +62,7 @@ def new_job_id() -> str:
     Its time part only spreads ids well; nothing ever reads a time or an order from it.
     Source: RFC 9562 (UUIDv7), the text form of TypeID.
     """
-    chance = _new_chance()
+    chance = _chances.take()
     number = 0x7 << 76 | (chance >> 62 & 0xFFF) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
     return _moment(time.time_ns() // 1_000_000) + "".join([_PAIRS[number >> shift & 1023] for shift in _CHANCE_SHIFTS])
 
@@ -40,18 +72,9 @@ def _moment(ms: int) -> str:
     return "".join([_PAIRS[ms >> shift & 1023] for shift in _MOMENT_SHIFTS])
 
 
-def _new_chance() -> int:
-    while True:
-        try:
-            return _chances.pop()
-        except IndexError:  # also where another thread was faster
-            text = secrets.token_bytes(10 * _CHANCES)
-            _chances.extend(int.from_bytes(text[at : at + 10]) for at in range(0, len(text), 10))
-
-
 def new_token() -> str:
     """A request token: made once per call, the same in every re-send of that call."""
-    return secrets.token_urlsafe(9)
+    return _tokens.take()
 
 
 def check_queue_name(name: str) -> str:

@@ -130,10 +130,10 @@ class JobRunner:
             if claims is None:
                 log.error("job.unrecorded", job=finish.job_id, outcome=finish.outcome)
             elif attempt is not None:
-                state = claims.outcomes[number]
-                attempt.log_end(finish, state)
+                state, error = claims.outcomes[number], error_of(finish)
+                attempt.log_end(error, state)
                 what = cast(What, "lost" if state == "LEASE_LOST" else state)
-                self._listeners.tell(what, attempt.job, error_of(finish), duration_ms=attempt.duration_ms)
+                self._listeners.tell(what, attempt.job, error, duration_ms=attempt.duration_ms)
 
     def cut_off(self) -> list[asyncio.Task[Any]]:
         """Stop everything; nothing will be recorded. Returns what may take its time to stop."""

@@ -1,6 +1,8 @@
 """Names and ids."""
 
 import string
+import subprocess
+import sys
 
 import pytest
 from redis.crc import key_slot
@@ -20,6 +22,27 @@ def test_tokens_are_distinct_and_hold_no_character_that_means_something_in_a_key
     tokens = {new_token() for _ in range(10_000)}
     assert len(tokens) == 10_000
     assert set("".join(tokens)) <= set(string.ascii_letters + string.digits + "-_")
+
+
+FORK = """
+import os
+from orchestrator.keys import new_job_id, new_token
+
+def take():
+    return [new_job_id()[9:] for _ in range(100)] + [new_token() for _ in range(100)]
+
+first = take()  # what is left over from these is not for both
+if child := os.fork():
+    os.waitpid(child, 0)
+print(*take(), flush=True)
+"""
+
+
+def test_a_forked_process_gets_none_of_its_parents() -> None:
+    run = subprocess.run([sys.executable, "-c", FORK], check=True, capture_output=True, text=True, timeout=30)
+    of_child, of_parent = (set(line.split()) for line in run.stdout.splitlines())
+    assert (len(of_child), len(of_parent)) == (200, 200)
+    assert not of_child & of_parent
 
 
 def test_all_keys_of_a_queue_lie_in_one_slot() -> None:
