@@ -45,7 +45,6 @@ def read_claimed(queue: str, head: bytes, definition: bytes) -> Job:
     """The job of a claim, as `move_to_active` answers it; `lease` is the claim's."""
     line, _, rest = head[6:].partition(b"\n")
     job_id, lease, started_at, *more = line.split(b" ")
-    cancel, error, checkpoint = rest.split(b"\n", 2) if rest else (b"", b"", b"")
     header_text, _, data = definition.partition(b"\n")
     header = msgspec.json.decode(header_text, type=Header)
     run, started, made, stalled, priority = map(int, more) if more else (1, 1, 0, 0, header.priority)
@@ -63,10 +62,18 @@ def read_claimed(queue: str, head: bytes, definition: bytes) -> Job:
         stalled=stalled,
         started_at=int(started_at),
         lease=lease.decode(),
-        cancel=read_cancel(cancel),
-        error=msgspec.json.decode(error, type=JobError) if error else None,
-        checkpoint=_value(checkpoint or None),
+        **(_read_past(rest) if rest else {}),
     )
+
+
+def _read_past(rest: bytes) -> dict[str, Any]:
+    """What few claims have."""
+    cancel, error, checkpoint = rest.split(b"\n", 2)
+    return {
+        "cancel": read_cancel(cancel),
+        "error": msgspec.json.decode(error, type=JobError) if error else None,
+        "checkpoint": _value(checkpoint or None),
+    }
 
 
 def read_job(queue: str, reply: Sequence[bytes]) -> Job:

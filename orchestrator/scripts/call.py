@@ -59,7 +59,7 @@ class ScriptCaller:
         """When Redis last answered, by the event loop's clock."""
 
     async def _run(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
-        return await self._answer(name, lambda deadline: self._evaluate(name, args, deadline), until)
+        return await self._answer(name, partial(self._evaluate, name, args), until)
 
     async def _run_adding(self, name: str, *args: str | bytes | int, until: float | None = None) -> Any:
         """Like `_run`, for what stores jobs: where that has to be durable, the answer waits for the server's disk."""

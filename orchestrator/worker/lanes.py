@@ -83,7 +83,8 @@ class Lanes:
         return True
 
     async def _call(self, lane: str) -> None:
-        finishes, slots = self._runner.take_ended(self._most()), self._free_slots()
+        most = self._most()
+        finishes, slots = self._runner.take_ended(most), self._free_slots(most)
         if self._runner.ended:
             self._wake()  # there is more than this call takes
         await self._take(lane, self._claimer.call(lane, finishes, slots), finishes, slots)
@@ -114,15 +115,16 @@ class Lanes:
             self._asked -= slots
 
     def _may_ask(self) -> bool:
-        return not (self._stopping.is_set() or self._claimer.is_paused) and self._free_slots() > 0
-
-    def _free_slots(self) -> int:
-        """For how many slots a call may ask: what other calls have asked for may come any moment."""
-        most = 1 if self._claimer.is_choosy else self._most()
-        return max(0, min(self._concurrency() - self._runner.busy - self._asked, most))
+        return not (self._stopping.is_set() or self._claimer.is_paused) and self._free_slots(1) > 0
 
     def _most(self) -> int:
+        """How many attempts a call records at most; for so many slots it asks, unless what comes next may change."""
         return MOST_AT_ONCE if self._claimer.is_choosy else min((self._concurrency() + 1) // 2, MOST_AT_ONCE)
+
+    def _free_slots(self, most: int) -> int:
+        """For how many slots a call may ask: what other calls have asked for may come any moment."""
+        free = self._concurrency() - self._runner.busy - self._asked
+        return max(0, min(free, 1 if self._claimer.is_choosy else most))
 
     def _hint(self) -> None:
         """There may be work, also where an answer that is on its way says that there is none."""

@@ -237,10 +237,10 @@ async def test_an_outage_costs_no_cpu_few_lines_and_no_time_afterwards(
             await until_completed(queue, (await queue.add("work", {})).id)
         running = await queues[1].add("work", {"ms": round(outage_s * 1000) + 300, "chatty": True})
 
-        async def is_running(queue: Queue = queues[1]) -> bool:
-            return await count(queue, "active") == 1
+        async def is_asleep(queue: Queue = queues[1], job_id: str = running.id) -> bool:
+            return (await queue.get_history(job_id))[-1].type == "milestone"
 
-        await wait_until(is_running)
+        await wait_until(is_asleep)
         used_s = [cpu_s(worker.pid) for worker in workers]
         loop = asyncio.get_running_loop()
         away_at = loop.time()

@@ -97,7 +97,7 @@ class RuledMachine(RuleBasedStateMachine):
         self.model.journal.notify = kinds
         key = self.rig.keys.meta
         meta = record.changed_meta(self.rig.client.get(key), notify=kinds or None)
-        if meta.keys() > {"layout"}:
+        if meta.keys() - {"layout"}:
             self.rig.client.set(key, record.pack_meta(meta))
         else:
             self.rig.client.delete(key)
