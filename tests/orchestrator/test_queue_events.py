@@ -234,3 +234,13 @@ async def test_a_reader_goes_on_after_any_event_of_an_entry_that_has_several(sce
     for place, event in enumerate(events):
         assert await scene.queue.events_after(event.id) == events[place + 1 :]
         assert await scene.queue.events_after(event.id, 3) == events[place + 1 : place + 4]
+
+
+async def test_events_of_a_new_life_come_after_those_of_the_old_one(scene: Scene) -> None:
+    """Also where the server's clock was set back meanwhile."""
+    key, old_id = scene.queue.keys.events, "9999999999999-7"
+    await scene.client.xadd(key, {"e": "of a life before"}, id=old_id)
+    await scene.add("a")
+    (added,) = await scene.queue.get_history("a")
+    ((stream_id, _),) = await scene.client.xrange(key, min=f"({old_id}")
+    assert added.id == stream_id.decode() == "9999999999999-8"

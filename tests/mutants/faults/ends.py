@@ -4,6 +4,7 @@ from tests.mutants.mutant import faults_of
 
 TESTS = (
     "tests/orchestrator/test_metrics.py",
+    "tests/orchestrator/test_queue.py",
     "tests/orchestrator/test_queue_events.py",
     "tests/orchestrator/test_queue_attempts.py",
     "tests/orchestrator/test_steps.py",
