@@ -217,6 +217,14 @@ async def test_affinity_never_crosses_priorities_and_looks_at_a_bounded_window(s
     assert await claimed(scene, 1, WARM) == ["0"]
 
 
+async def test_a_group_that_was_overtaken_gets_no_more_than_its_share_afterwards(scene: Scene) -> None:
+    for number in range(3):
+        await scene.add(f"w{number}", group="a", affinity_key="warm")
+        await scene.add(f"c{number}", group="b", affinity_key="cold")
+    assert [await claimed(scene, 1, WARM) for _ in range(2)] == [["w0"], ["w1"]]
+    assert [await claimed(scene, 1, b"") for _ in range(2)] == [["c0"], ["w2"]]
+
+
 async def test_between_groups_affinity_overtakes_only_within_bounds(scene: Scene) -> None:
     for number in range(12):
         await scene.add(f"w{number}", group="w", affinity_key="warm")
