@@ -8,7 +8,7 @@ theirs carry a digest of what it is made of, and versions of Kargah live side by
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
 
@@ -147,8 +147,8 @@ def paste(scripts: Sequence[str], read: Callable[[str], str]) -> str:
     for text in texts.values():
         _collect(text, [], includes, read)
     seen = _seen(includes | texts)
-    shared = _shared(includes, includes | texts, seen)
     literals = {(name, word): value for name, text in includes.items() for word, value in _literals(text).items()}
+    shared = _shared(includes, includes | texts, seen, literals)
     known = shared | literals
     local_names = ", ".join(word for word in shared.values() if not word.startswith("S."))
 
@@ -201,15 +201,20 @@ def _seen(texts: dict[str, str]) -> dict[str, set[str]]:
     return seen
 
 
-def _shared(includes: dict[str, str], texts: dict[str, str], seen: dict[str, set[str]]) -> dict[tuple[str, str], str]:
-    """(Include, what it declares) → the name in the library of what others use, too; the most used first."""
+def _shared(
+    includes: dict[str, str], texts: dict[str, str], seen: dict[str, set[str]], literals: Mapping[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """(Include, what it declares) → the name in the library of what others use, too, and is no literal.
+
+    The most used first.
+    """
     numbers = {include: f"{number:02}" for number, include in enumerate(includes)}
     used = {name: Counter(_TOKEN.findall(text)) for name, text in texts.items()}
     uses = {
         (include, word): sum(used[other][word] for other in seen if include in seen[other])
         for include, text in includes.items()
         for word in _own_names(text)
-        if word not in _literals(text)
+        if (include, word) not in literals
     }
     order = sorted((each for each in uses if uses[each]), key=lambda each: -uses[each])
     return {

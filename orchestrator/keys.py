@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import AnyStr, Generic, TypeVar
 
 from orchestrator.errors import InvalidOption
 
@@ -22,18 +22,18 @@ _MOMENT_SHIFTS = range(40, -1, -10)
 _CHANCE_SHIFTS = range(70, -1, -10)
 _CHANCE_BYTES, _TOKEN_CHARS = 10, 12
 _AT_ONCE = 64
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class _Stock(Generic[T]):
+class _Stock(Generic[_T]):
     """Random things, made many at a time: asking the system for each takes longer than all else."""
 
-    def __init__(self, make: Callable[[], Iterable[T]]) -> None:
+    def __init__(self, make: Callable[[], Iterable[_T]]) -> None:
         self._make = make
-        self._left: list[T] = []
+        self._left: list[_T] = []
         os.register_at_fork(after_in_child=self._left.clear)
 
-    def take(self) -> T:
+    def take(self) -> _T:
         """One that nobody else gets."""
         while True:
             try:
@@ -42,18 +42,12 @@ class _Stock(Generic[T]):
                 self._left.extend(self._make())
 
 
-def _new_chances() -> list[int]:
-    whole = secrets.token_bytes(_AT_ONCE * _CHANCE_BYTES)
-    return [int.from_bytes(whole[at : at + _CHANCE_BYTES]) for at in range(0, len(whole), _CHANCE_BYTES)]
+def _cut(whole: AnyStr, size: int) -> list[AnyStr]:
+    return [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
-def _new_tokens() -> list[str]:
-    whole = secrets.token_urlsafe(_AT_ONCE * _TOKEN_CHARS * 3 // 4)
-    return [whole[at : at + _TOKEN_CHARS] for at in range(0, len(whole), _TOKEN_CHARS)]
-
-
-_chances = _Stock(_new_chances)
-_tokens = _Stock(_new_tokens)
+_chances = _Stock(lambda: map(int.from_bytes, _cut(secrets.token_bytes(_AT_ONCE * _CHANCE_BYTES), _CHANCE_BYTES)))
+_tokens = _Stock(lambda: _cut(secrets.token_urlsafe(_AT_ONCE * _TOKEN_CHARS * 3 // 4), _TOKEN_CHARS))
 
 
 def new_job_id() -> str:

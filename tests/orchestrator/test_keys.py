@@ -31,7 +31,7 @@ from orchestrator.keys import new_job_id, new_token
 def take():
     return [new_job_id()[9:] for _ in range(100)] + [new_token() for _ in range(100)]
 
-first = take()  # what is left over from these is not for both
+take()  # what is left over is not for both
 if child := os.fork():
     os.waitpid(child, 0)
 print(*take(), flush=True)
